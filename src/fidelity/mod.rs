@@ -1,0 +1,27 @@
+//! The fidelity plane: operators, predictors and the step-cost grids compiled from them.
+
+pub mod operator;
+
+pub use operator::{AttentionHeads, CollectiveKind, Operator};
+
+/// Where an estimate comes from, in order of preference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EstimateSource {
+    /// A fitted predictor inside the box of its measurements.
+    Measured,
+    /// A fitted predictor outside that box: bounded by the roofline's growth.
+    Extrapolated,
+    /// Transferred from a measured GPU by the ratio of rooflines.
+    Transferred,
+    /// Roofline with default efficiencies.
+    Roofline,
+}
+
+/// Predicted duration of one operator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Duration, in nanoseconds.
+    pub time_ns: f64,
+    /// Where it comes from.
+    pub source: EstimateSource,
+}

@@ -1,0 +1,113 @@
+//! The operators a model step is made of, each with the shape its time depends on.
+
+use crate::catalog::NumberFormat;
+
+/// One kernel, or one collective, on one GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operator {
+    /// Dense matrix product: (tokens x k) by (k x n).
+    Gemm {
+        /// Rows of the activation matrix (m).
+        tokens: u32,
+        /// Columns of the weight shard.
+        n: u32,
+        /// Inner dimension of the shard.
+        k: u32,
+        /// Format of the weights.
+        weights: NumberFormat,
+        /// Format of the activations.
+        activations: NumberFormat,
+    },
+    /// Causal attention of `batch` equal chunks of new tokens, each on top of `context` cached tokens.
+    PrefillAttention {
+        /// Sequences.
+        batch: u32,
+        /// New tokens per sequence.
+        chunk_tokens: u32,
+        /// Cached tokens per sequence, before the chunk.
+        context_tokens: u32,
+        /// Heads on this GPU.
+        heads: AttentionHeads,
+    },
+    /// Attention of one new token per sequence.
+    DecodeAttention {
+        /// Sequences.
+        batch: u32,
+        /// Tokens attended to per sequence, the new one included; the mean where lengths differ.
+        context_tokens: f64,
+        /// Heads on this GPU.
+        heads: AttentionHeads,
+    },
+    /// The routed experts of one MoE layer on one GPU: router output to combined output.
+    GroupedGemm {
+        /// Tokens routed in the whole expert-parallel group.
+        tokens: u32,
+        /// Width of the residual stream.
+        hidden_size: u32,
+        /// Inner width of one expert on this GPU.
+        intermediate_size: u32,
+        /// Experts per token.
+        top_k: u32,
+        /// Experts of the layer.
+        experts: u32,
+        /// Experts held by this GPU.
+        local_experts: u32,
+        /// Format of the weights.
+        weights: NumberFormat,
+        /// Format of the activations.
+        activations: NumberFormat,
+    },
+    /// Bandwidth-bound kernels: norms, activations, rotary embedding, cache writes, embedding look-up, sampling.
+    Streaming {
+        /// Bytes read and written.
+        bytes: f64,
+        /// Kernels launched.
+        kernels: u32,
+    },
+    /// A collective or a point-to-point transfer inside one group.
+    Collective {
+        /// Which.
+        kind: CollectiveKind,
+        /// Bytes of the tensor: the full tensor for all-reduce, the gathered result for all-gather, the input for
+        /// reduce-scatter and all-to-all, the message for send/recv.
+        bytes: f64,
+        /// GPUs in the group.
+        gpus: u32,
+        /// Replayed inside a CUDA graph.
+        graph: bool,
+    },
+}
+
+/// Attention heads of one GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionHeads {
+    /// Query heads.
+    pub query: u32,
+    /// Key-value heads; 1 for latent and factorised attention.
+    pub kv: u32,
+    /// Width of the query-key product per head.
+    pub qk_dim: u32,
+    /// Width of a value per head.
+    pub v_dim: u32,
+    /// Cached values per token and layer on this GPU, in elements: 2 x kv x head_dim, or the latent's width.
+    pub cached_elements_per_token: u32,
+    /// Sliding window, in tokens.
+    pub window: Option<u32>,
+    /// Format of the cache.
+    pub kv_cache: NumberFormat,
+}
+
+/// Collectives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CollectiveKind {
+    /// Sum over the group, result everywhere.
+    AllReduce,
+    /// Concatenation over the group, result everywhere.
+    AllGather,
+    /// Sum over the group, result scattered.
+    ReduceScatter,
+    /// Personalised exchange.
+    AllToAll,
+    /// One message from one GPU to another.
+    SendRecv,
+}

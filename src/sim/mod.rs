@@ -1,0 +1,5 @@
+//! The discrete-event simulator.
+
+pub mod outcome;
+
+pub use outcome::Outcome;
