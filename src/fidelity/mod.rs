@@ -1,8 +1,13 @@
 //! The fidelity plane: operators, predictors and the step-cost grids compiled from them.
 
+pub mod grid;
+pub mod layer_operators;
 pub mod operator;
+pub mod step_cost;
 
+pub use layer_operators::Sharding;
 pub use operator::{AttentionHeads, CollectiveKind, Operator};
+pub use step_cost::{BatchShape, StepCost, StepLimits, StepLine};
 
 /// Where an estimate comes from, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

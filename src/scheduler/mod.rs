@@ -1,1 +1,64 @@
-//! (under construction)
+//! Scheduler policies, one file each, and the registry that names them.
+//!
+//! A policy decides in which order an engine spends the token budget of one step. It works through [`Engine`], which
+//! the simulator implements: every method acts at once and reports what it did, so a policy holds no state and cannot
+//! break conservation of tokens or the KV budget.
+//!
+//! To add a policy, write `NAME.rs` with a unit struct that implements [`Scheduler`], and add it to [`SCHEDULERS`]; the
+//! conformance suite in `tests/conformance.rs` then covers it.
+
+pub mod router;
+mod static_batching;
+mod vllm_v1;
+
+/// What a policy can see of an engine and do with it within one step.
+pub trait Engine {
+    /// Tokens that still fit into the step.
+    fn token_budget(&self) -> u32;
+
+    /// Running sequences of the engine, over all pipeline lanes.
+    fn running(&self) -> u32;
+
+    /// Sequences waiting for admission, preempted ones included.
+    fn waiting(&self) -> usize;
+
+    /// Lets every sequence of this lane that decodes produce one token. Where a KV block is missing, the last admitted
+    /// sequence is preempted until it suffices. Returns the number of preempted sequences.
+    fn decode(&mut self) -> u32;
+
+    /// Continues the prompt that an earlier step began, as far as the budget allows. Returns the number of preempted
+    /// sequences (the prompt itself, when no block is free for its next chunk).
+    fn continue_prompt(&mut self) -> u32;
+
+    /// Takes the head of the waiting queue, with as much of its prompt as the budget allows (all or nothing without
+    /// chunked prefill).
+    ///
+    /// Fails, and changes nothing, if the queue is empty, `max_num_seqs` are running, the budget is spent, or the blocks
+    /// of the chunk are not free.
+    fn admit(&mut self) -> bool;
+}
+
+/// A scheduling policy.
+///
+/// Contract, checked by the conformance suite: the decision depends on the engine's state alone; and a policy that
+/// chose a batch of decodes only, without preempting, would choose the same again while nothing changes but growing
+/// contexts. The second part is what makes fast-forwarding exact.
+pub trait Scheduler: Sync {
+    /// Name in sweep files and results.
+    fn name(&self) -> &'static str;
+
+    /// One sentence for help texts.
+    fn summary(&self) -> &'static str;
+
+    /// Fills one step.
+    fn schedule(&self, engine: &mut dyn Engine);
+}
+
+/// Every policy, in the order in which help texts list them.
+pub const SCHEDULERS: &[&dyn Scheduler] = &[&vllm_v1::VllmV1, &static_batching::StaticBatching];
+
+/// The policy of this name.
+#[must_use]
+pub fn scheduler(name: &str) -> Option<&'static dyn Scheduler> {
+    SCHEDULERS.iter().copied().find(|scheduler| scheduler.name() == name)
+}

@@ -1,5 +1,19 @@
-//! The discrete-event simulator.
+//! The discrete-event simulator: integer time, one event per run of equal engine steps, no allocation once warm.
+//!
+//! It never reads a file, prints, or knows that there is a sweep.
 
+pub mod colocation;
+pub mod observer;
 pub mod outcome;
 
-pub use outcome::Outcome;
+mod cohort;
+mod engine;
+mod gaps;
+mod queue;
+mod replica;
+mod request;
+
+pub use colocation::{Arena, Deployment, simulate};
+pub use observer::{Observer, StepRecord};
+pub use outcome::{Outcome, RequestBounds};
+pub use replica::Advance;

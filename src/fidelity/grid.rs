@@ -1,0 +1,284 @@
+//! Integer look-up grids over token counts, batch sizes and context lengths.
+//!
+//! Predictors are evaluated only here; the simulator reads ticks. Knots sit where a shift finds them, so that a look-up
+//! costs a few loads and no search.
+
+/// Token counts up to this one have a knot each: CUDA-graph sizes and GEMM tiles make steps that interpolation would
+/// smear.
+pub const DENSE_TOKENS: u32 = 512;
+/// Distance between knots above [`DENSE_TOKENS`]: half a GEMM tile row of 128.
+pub const TOKEN_STRIDE: u32 = 64;
+
+/// Knots that divide each octave into `2^BITS` equal parts; all integers below `2^BITS` are knots.
+#[derive(Clone, Copy, Debug)]
+pub struct OctaveKnots<const BITS: u32>;
+
+impl<const BITS: u32> OctaveKnots<BITS> {
+    /// Number of the last knot at or below `x`.
+    #[must_use]
+    pub fn index(x: u64) -> usize {
+        if x < 1 << BITS {
+            return x as usize;
+        }
+        let octave = x.ilog2() - BITS;
+        ((octave as usize) << BITS) + (x >> octave) as usize
+    }
+
+    /// Value of a knot.
+    #[must_use]
+    pub fn value(index: usize) -> u64 {
+        if index < 1 << BITS {
+            return index as u64;
+        }
+        let octave = (index >> BITS) - 1;
+        (((index & ((1 << BITS) - 1)) + (1 << BITS)) as u64) << octave
+    }
+
+    /// All knots from zero to the first one at or above `max`.
+    #[must_use]
+    pub fn up_to(max: u64) -> Vec<u64> {
+        (0..).map(Self::value).take_while(|&knot| knot < max).chain([Self::value(Self::ceiling(max))]).collect()
+    }
+
+    fn ceiling(x: u64) -> usize {
+        let below = Self::index(x);
+        below + usize::from(Self::value(below) < x)
+    }
+}
+
+/// Ticks as a function of a token count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenGrid {
+    dense: Vec<u64>,
+    coarse: Vec<u64>,
+}
+
+impl TokenGrid {
+    /// Evaluates `ticks_of(tokens)` at every knot up to `max_tokens`. Zero tokens cost nothing.
+    pub fn compile(max_tokens: u32, mut ticks_of: impl FnMut(u32) -> u64) -> Self {
+        let dense = std::iter::once(0).chain((1..=DENSE_TOKENS).map(&mut ticks_of)).collect();
+        // One knot beyond the last needed one, so that interpolation never leaves the table.
+        let strides = max_tokens.saturating_sub(DENSE_TOKENS).div_ceil(TOKEN_STRIDE) + 1;
+        let coarse = (0..=strides).map(|stride| ticks_of(DENSE_TOKENS + stride * TOKEN_STRIDE)).collect();
+        Self { dense, coarse }
+    }
+
+    /// Ticks for `tokens`; beyond the last knot, along the last segment.
+    #[must_use]
+    pub fn ticks(&self, tokens: u32) -> u64 {
+        if tokens <= DENSE_TOKENS {
+            return self.dense[tokens as usize];
+        }
+        let above = tokens - DENSE_TOKENS;
+        let knot = ((above / TOKEN_STRIDE) as usize).min(self.coarse.len() - 2);
+        let offset = above - knot as u32 * TOKEN_STRIDE;
+        interpolate(self.coarse[knot], self.coarse[knot + 1], u64::from(offset), u64::from(TOKEN_STRIDE))
+    }
+
+    /// Adds `count` copies of another grid with the same knots; an empty grid takes over the knots.
+    pub fn add_scaled(&mut self, other: &Self, count: u64) {
+        add_scaled(&mut self.dense, &other.dense, count);
+        add_scaled(&mut self.coarse, &other.coarse, count);
+    }
+}
+
+/// A stretch of decode iterations whose duration grows linearly with the total context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeSegment {
+    /// Ticks at the current total context.
+    pub ticks: u64,
+    /// Further ticks for each token that the total context grows.
+    pub ticks_per_token: u64,
+    /// The segment holds while the total context stays below this many tokens.
+    pub end_context_tokens: u64,
+}
+
+/// Ticks of decode attention as a function of batch size and total context: linear in the total context between knots
+/// of the mean context.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecodeGrid {
+    /// Context knots in a row.
+    width: usize,
+    /// `rows x width` ticks; row = batch knot, column = mean-context knot.
+    ticks: Vec<u64>,
+}
+
+/// Batch knots: eight per octave.
+type BatchKnots = OctaveKnots<3>;
+/// Mean-context knots: four per octave.
+type ContextKnots = OctaveKnots<2>;
+
+impl DecodeGrid {
+    /// Evaluates `ticks_of(batch, mean context)` at every knot up to the given limits.
+    pub fn compile(max_batch: u32, max_context: u32, mut ticks_of: impl FnMut(u32, u32) -> u64) -> Self {
+        let batches = BatchKnots::up_to(u64::from(max_batch) + 1);
+        // One context knot beyond the limit closes the last segment.
+        let mut contexts = ContextKnots::up_to(u64::from(max_context) + 1);
+        contexts.push(ContextKnots::value(contexts.len()));
+        let mut ticks = Vec::with_capacity(batches.len() * contexts.len());
+        for &batch in &batches {
+            // Attention time never falls with context; a fitted predictor may dip by its noise.
+            let mut floor = 0;
+            for &context in &contexts {
+                floor = if batch == 0 { 0 } else { floor.max(ticks_of(batch as u32, context.max(1) as u32)) };
+                ticks.push(floor);
+            }
+        }
+        Self { width: contexts.len(), ticks }
+    }
+
+    /// Adds `count` copies of another grid with the same knots; an empty grid takes over the knots.
+    pub fn add_scaled(&mut self, other: &Self, count: u64) {
+        self.width = other.width;
+        add_scaled(&mut self.ticks, &other.ticks, count);
+    }
+
+    /// The segment that holds for `batch` sequences with `total_context` tokens attended to in all.
+    ///
+    /// Zero sequences cost nothing, for ever.
+    #[must_use]
+    pub fn segment(&self, batch: u32, total_context: u64) -> DecodeSegment {
+        if batch == 0 {
+            return DecodeSegment { ticks: 0, ticks_per_token: 0, end_context_tokens: u64::MAX };
+        }
+        let batch = u64::from(batch);
+        let column = ContextKnots::index(total_context / batch).min(self.width - 2);
+        let (low, high) = (ContextKnots::value(column), ContextKnots::value(column + 1));
+        let (start, end) = (self.at_batch(batch, column), self.at_batch(batch, column + 1));
+        let span = (high - low) * batch;
+        let ticks_per_token = (end.saturating_sub(start) + span / 2) / span;
+        let last = column == self.width - 2;
+        DecodeSegment {
+            ticks: start + ticks_per_token * (total_context - low * batch),
+            ticks_per_token,
+            end_context_tokens: if last { u64::MAX } else { high * batch },
+        }
+    }
+
+    /// Ticks of a column at any batch size, between the two nearest batch knots.
+    fn at_batch(&self, batch: u64, column: usize) -> u64 {
+        let rows = self.ticks.len() / self.width;
+        let row = BatchKnots::index(batch).min(rows - 2);
+        let (low, high) = (BatchKnots::value(row), BatchKnots::value(row + 1));
+        let at = |row: usize| self.ticks[row * self.width + column];
+        interpolate(at(row), at(row + 1), batch - low, high - low)
+    }
+}
+
+/// Ticks of prefill attention of one chunk on top of a context.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrefillGrid {
+    width: usize,
+    ticks: Vec<u64>,
+}
+
+/// Chunk knots: eight per octave, because work grows with the square of the chunk.
+type ChunkKnots = OctaveKnots<3>;
+
+impl PrefillGrid {
+    /// Evaluates `ticks_of(chunk, context)` at every knot up to the given limits.
+    pub fn compile(max_chunk: u32, max_context: u32, mut ticks_of: impl FnMut(u32, u32) -> u64) -> Self {
+        let chunks = ChunkKnots::up_to(u64::from(max_chunk) + 1);
+        let contexts = ContextKnots::up_to(u64::from(max_context) + 1);
+        let mut ticks = Vec::with_capacity(chunks.len() * contexts.len());
+        for &chunk in &chunks {
+            for &context in &contexts {
+                ticks.push(if chunk == 0 { 0 } else { ticks_of(chunk as u32, context as u32) });
+            }
+        }
+        Self { width: contexts.len(), ticks }
+    }
+
+    /// Adds `count` copies of another grid with the same knots; an empty grid takes over the knots.
+    pub fn add_scaled(&mut self, other: &Self, count: u64) {
+        self.width = other.width;
+        add_scaled(&mut self.ticks, &other.ticks, count);
+    }
+
+    /// Ticks for a chunk of new tokens on top of `context` cached ones; beyond the knots, along the last segments.
+    #[must_use]
+    pub fn ticks(&self, chunk: u32, context: u32) -> u64 {
+        if chunk == 0 {
+            return 0;
+        }
+        let (chunk, context) = (u64::from(chunk), u64::from(context));
+        let rows = self.ticks.len() / self.width;
+        let row = ChunkKnots::index(chunk).min(rows - 2);
+        let column = ContextKnots::index(context).min(self.width - 2);
+        let across = |row: usize| {
+            let (low, high) = (ContextKnots::value(column), ContextKnots::value(column + 1));
+            let at = row * self.width + column;
+            interpolate(self.ticks[at], self.ticks[at + 1], context - low, high - low)
+        };
+        let (low, high) = (ChunkKnots::value(row), ChunkKnots::value(row + 1));
+        interpolate(across(row), across(row + 1), chunk - low, high - low)
+    }
+}
+
+fn add_scaled(sum: &mut Vec<u64>, terms: &[u64], count: u64) {
+    sum.resize(terms.len(), 0);
+    for (sum, term) in sum.iter_mut().zip(terms) {
+        *sum += count * term;
+    }
+}
+
+/// `start + (end - start) * offset / span`, also where `end` is below `start` or `offset` beyond `span`; never negative.
+fn interpolate(start: u64, end: u64, offset: u64, span: u64) -> u64 {
+    let change = (end as i128 - start as i128) * offset as i128 / span as i128;
+    (start as i128 + change).max(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn octave_knots_by_hand() {
+        let knots: Vec<u64> = (0..14).map(OctaveKnots::<2>::value).collect();
+        assert_eq!(knots, [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20]);
+        assert_eq!(OctaveKnots::<2>::index(9), 8);
+        assert_eq!(OctaveKnots::<2>::index(10), 9);
+        assert_eq!(OctaveKnots::<2>::up_to(11), [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12]);
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_is_the_last_knot_at_or_below(x in 0u64..1 << 40) {
+            let index = OctaveKnots::<3>::index(x);
+            prop_assert!(OctaveKnots::<3>::value(index) <= x);
+            prop_assert!(OctaveKnots::<3>::value(index + 1) > x);
+        }
+
+        #[test]
+        fn a_token_grid_reproduces_a_line(tokens in 1u32..20_000) {
+            let grid = TokenGrid::compile(8192, |tokens| 1000 + 7 * u64::from(tokens));
+            prop_assert_eq!(grid.ticks(tokens), 1000 + 7 * u64::from(tokens));
+        }
+
+        #[test]
+        fn a_segment_holds_until_its_end(batch in 1u32..300, mean in 1u64..9000, steps in 1u64..500) {
+            let curve = |batch: u32, context: u32| 5000 + u64::from(batch) * (900 + 13 * u64::from(context));
+            let grid = DecodeGrid::compile(256, 8192, curve);
+            let total = u64::from(batch) * mean;
+            let segment = grid.segment(batch, total);
+            let later = total + steps * u64::from(batch);
+            if later < segment.end_context_tokens {
+                let expected = segment.ticks + segment.ticks_per_token * (later - total);
+                prop_assert_eq!(grid.segment(batch, later).ticks, expected);
+            }
+            let exact = curve(batch, mean as u32);
+            prop_assert!(segment.ticks.abs_diff(exact) <= exact / 500, "{} against {exact}", segment.ticks);
+        }
+
+        #[test]
+        fn a_prefill_grid_is_close_to_a_quadratic(chunk in 16u32..8192, context in 0u32..32_768) {
+            let curve = |chunk: u32, context: u32| u64::from(chunk) * (2 * u64::from(context) + u64::from(chunk));
+            let grid = PrefillGrid::compile(8192, 32_768, curve);
+            let exact = curve(chunk, context);
+            // The chord of x^2 over [a, 9a/8] lies at most (a/8)^2 / 4 above it.
+            prop_assert!(grid.ticks(chunk, context).abs_diff(exact) <= exact / 250);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Compiles a model to the operators that one GPU runs in one engine step.
+//!
+//! Operators are grouped by what their time depends on: the tokens of this attention rank (`rank`), the tokens of the
+//! whole lock-step group (`shared`: experts serve every data-parallel rank), or the attended context, which is handled by
+//! the attention grids. Each physical collective appears exactly once.
+
+use crate::catalog::{Attention, Ffn, Layer, Model, NumberFormat, Precision};
+use crate::space::Parallelism;
+
+use super::operator::{AttentionHeads, CollectiveKind, Operator};
+
+/// Bytes of one activation element: vLLM keeps the residual stream and collectives in 16 bits.
+const ACTIVATION_BYTES: f64 = 2.0;
+
+/// What is compiled: a model, its split and its number formats.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharding<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The split of one replica.
+    pub parallelism: Parallelism,
+    /// Number formats.
+    pub precision: Precision,
+    /// Collectives are replayed inside CUDA graphs.
+    pub graph: bool,
+}
+
+impl Sharding<'_> {
+    /// Attention heads of one GPU. KV heads are replicated when there are more GPUs than heads.
+    #[must_use]
+    pub fn heads(&self, layer: Layer) -> AttentionHeads {
+        let tp = self.parallelism.tp_attention;
+        let (query, kv, qk_dim, v_dim, cached_elements_per_token) = match self.model.attention {
+            Attention::Grouped { heads, kv_heads, head_dim, .. } => {
+                let kv = kv_heads.div_ceil(tp);
+                (heads.div_ceil(tp), kv, head_dim, head_dim, 2 * kv * head_dim)
+            }
+            // Absorbed form: every query head attends to the one cached latent and rotary key.
+            Attention::Latent { heads, kv_lora_rank, qk_rope_head_dim, .. } => {
+                let latent = kv_lora_rank + qk_rope_head_dim;
+                (heads.div_ceil(tp), 1, latent, kv_lora_rank, latent)
+            }
+            Attention::Factorised { heads, head_dim, .. } => (heads.div_ceil(tp), 1, head_dim, head_dim, 2 * head_dim),
+        };
+        let kv_cache = self.precision.kv_cache;
+        AttentionHeads { query, kv, qk_dim, v_dim, cached_elements_per_token, window: layer.window, kv_cache }
+    }
+
+    /// Operators of one layer that depend on the tokens of this attention rank, without the attention kernel.
+    #[must_use]
+    pub fn rank_operators(&self, layer: Layer, tokens: u32) -> Vec<Operator> {
+        let heads = self.heads(layer);
+        let mut operators = vec![self.norm(tokens)];
+        operators.extend(self.projections(tokens));
+        // Rotary embedding in place, then the cache write.
+        let rotated = f64::from((heads.query + heads.kv) * heads.qk_dim);
+        let cached = f64::from(heads.cached_elements_per_token);
+        operators.push(Operator::Streaming {
+            bytes: f64::from(tokens) * ACTIVATION_BYTES * (2.0 * rotated + 2.0 * cached),
+            kernels: 2,
+        });
+        operators.extend(self.all_reduce(self.parallelism.tp_attention, tokens));
+        operators.push(self.norm(tokens));
+        operators
+    }
+
+    /// Operators of one layer that depend on the tokens of the whole lock-step group.
+    #[must_use]
+    pub fn shared_operators(&self, layer: Layer, tokens: u32) -> Vec<Operator> {
+        let hidden = self.model.hidden_size;
+        let Parallelism { tp_ffn, ep_ffn, dp_attention, .. } = self.parallelism;
+        match layer.ffn {
+            Ffn::Dense { intermediate_size } => {
+                let mut operators = self.gated_mlp(tokens, intermediate_size.div_ceil(tp_ffn));
+                operators.extend(self.all_reduce(tp_ffn, tokens));
+                operators
+            }
+            Ffn::MixtureOfExperts { experts, top_k, expert_intermediate_size, shared_intermediate_size, .. } => {
+                let mut operators = vec![Operator::Gemm {
+                    tokens,
+                    n: experts,
+                    k: hidden,
+                    weights: NumberFormat::Bf16,
+                    activations: NumberFormat::Bf16,
+                }];
+                operators.push(Operator::GroupedGemm {
+                    tokens,
+                    hidden_size: hidden,
+                    intermediate_size: expert_intermediate_size.div_ceil(tp_ffn),
+                    top_k,
+                    experts,
+                    local_experts: experts.div_ceil(ep_ffn),
+                    weights: self.precision.weights,
+                    activations: self.precision.activations,
+                });
+                if shared_intermediate_size > 0 {
+                    operators.extend(self.gated_mlp(tokens, shared_intermediate_size.div_ceil(tp_ffn)));
+                }
+                operators.extend(self.expert_collectives(tokens, tp_ffn * ep_ffn, dp_attention));
+                operators
+            }
+        }
+    }
+
+    /// Operators around the layers of the first stage: the embedding look-up.
+    #[must_use]
+    pub fn embedding_operators(&self, tokens: u32) -> Vec<Operator> {
+        let bytes = 2.0 * f64::from(tokens) * f64::from(self.model.hidden_size) * ACTIVATION_BYTES;
+        let mut operators = vec![Operator::Streaming { bytes, kernels: 1 }];
+        // The vocabulary is sharded over the attention group; partial rows are summed.
+        operators.extend(self.all_reduce(self.parallelism.tp_attention, tokens));
+        operators
+    }
+
+    /// Operators after the layers of the last stage, for the rows that are sampled: final norm, LM head, gathering of the
+    /// logits and sampling.
+    #[must_use]
+    pub fn head_operators(&self, sampled: u32) -> Vec<Operator> {
+        let tp = self.parallelism.tp_attention;
+        let vocab = self.model.vocab_size;
+        let mut operators = vec![
+            self.norm(sampled),
+            Operator::Gemm {
+                tokens: sampled,
+                n: vocab.div_ceil(tp),
+                k: self.model.hidden_size,
+                weights: NumberFormat::Bf16,
+                activations: NumberFormat::Bf16,
+            },
+        ];
+        let logits = f64::from(sampled) * f64::from(vocab);
+        operators.extend(self.collective(CollectiveKind::AllGather, logits * ACTIVATION_BYTES, tp));
+        // Conversion to fp32 (2 + 4 bytes) and an arg-max or a softmax with a draw (two passes of 4 bytes).
+        operators.push(Operator::Streaming { bytes: logits * (2.0 + 4.0 + 8.0), kernels: 4 });
+        operators
+    }
+
+    /// Transfer of the activations to the next stage.
+    #[must_use]
+    pub fn stage_transfer(&self, tokens: u32) -> Operator {
+        // Hidden state and residual travel separately in vLLM's intermediate tensors.
+        let bytes = 2.0 * f64::from(tokens) * f64::from(self.model.hidden_size) * ACTIVATION_BYTES;
+        Operator::Collective { kind: CollectiveKind::SendRecv, bytes, gpus: 2, graph: false }
+    }
+
+    /// RMS norm fused with the residual addition: two tensors read, two written.
+    fn norm(&self, tokens: u32) -> Operator {
+        let bytes = 4.0 * f64::from(tokens) * f64::from(self.model.hidden_size) * ACTIVATION_BYTES;
+        Operator::Streaming { bytes, kernels: 1 }
+    }
+
+    fn gemm(&self, tokens: u32, n: u32, k: u32) -> Operator {
+        let Precision { weights, activations, .. } = self.precision;
+        Operator::Gemm { tokens, n, k, weights, activations }
+    }
+
+    /// Gate and up in one product, the activation, down.
+    fn gated_mlp(&self, tokens: u32, intermediate: u32) -> Vec<Operator> {
+        let hidden = self.model.hidden_size;
+        vec![
+            self.gemm(tokens, 2 * intermediate, hidden),
+            Operator::Streaming {
+                bytes: 3.0 * f64::from(tokens) * f64::from(intermediate) * ACTIVATION_BYTES,
+                kernels: 1,
+            },
+            self.gemm(tokens, hidden, intermediate),
+        ]
+    }
+
+    /// Linear layers of the attention block.
+    fn projections(&self, tokens: u32) -> Vec<Operator> {
+        let hidden = self.model.hidden_size;
+        let tp = self.parallelism.tp_attention;
+        match self.model.attention {
+            Attention::Grouped { heads, kv_heads, head_dim, .. } => {
+                let query = heads.div_ceil(tp) * head_dim;
+                let kv = kv_heads.div_ceil(tp) * head_dim;
+                vec![self.gemm(tokens, query + 2 * kv, hidden), self.gemm(tokens, hidden, query)]
+            }
+            Attention::Latent { heads, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim } => {
+                let heads = heads.div_ceil(tp);
+                let query = heads * (qk_nope_head_dim + qk_rope_head_dim);
+                let compressed_kv = kv_lora_rank + qk_rope_head_dim;
+                let mut operators = match q_lora_rank {
+                    // Both down-projections are replicated over the group and fused.
+                    Some(rank) => vec![self.gemm(tokens, rank + compressed_kv, hidden), self.gemm(tokens, query, rank)],
+                    None => vec![self.gemm(tokens, query, hidden), self.gemm(tokens, compressed_kv, hidden)],
+                };
+                // Absorption of W_UK into the queries and of W_UV into the outputs: one product per head, as one GEMM
+                // with the same FLOPs and weights.
+                operators.push(self.gemm(tokens, heads * qk_nope_head_dim, kv_lora_rank));
+                operators.push(self.gemm(tokens, heads * v_head_dim, kv_lora_rank));
+                operators.push(self.gemm(tokens, hidden, heads * v_head_dim));
+                operators
+            }
+            Attention::Factorised { heads, head_dim, q_rank } => {
+                let query = heads.div_ceil(tp) * head_dim;
+                vec![
+                    self.gemm(tokens, q_rank + 2 * head_dim, hidden),
+                    self.gemm(tokens, query, q_rank),
+                    self.gemm(tokens, hidden, query),
+                ]
+            }
+        }
+    }
+
+    /// Collectives around the experts. Without data-parallel attention every rank holds all tokens and one all-reduce
+    /// combines; with it, tokens are gathered before and scattered after.
+    fn expert_collectives(&self, tokens: u32, group: u32, dp_attention: u32) -> Vec<Operator> {
+        if dp_attention == 1 {
+            return self.all_reduce(group, tokens).into_iter().collect();
+        }
+        let bytes = self.activation_bytes(tokens);
+        [CollectiveKind::AllGather, CollectiveKind::ReduceScatter]
+            .into_iter()
+            .filter_map(|kind| self.collective(kind, bytes, group))
+            .collect()
+    }
+
+    fn activation_bytes(&self, tokens: u32) -> f64 {
+        f64::from(tokens) * f64::from(self.model.hidden_size) * ACTIVATION_BYTES
+    }
+
+    fn all_reduce(&self, gpus: u32, tokens: u32) -> Option<Operator> {
+        self.collective(CollectiveKind::AllReduce, self.activation_bytes(tokens), gpus)
+    }
+
+    fn collective(&self, kind: CollectiveKind, bytes: f64, gpus: u32) -> Option<Operator> {
+        (gpus > 1).then_some(Operator::Collective { kind, bytes, gpus, graph: self.graph })
+    }
+}

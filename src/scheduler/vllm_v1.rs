@@ -1,0 +1,26 @@
+//! vLLM's V1 scheduler (`vllm/v1/core/sched/scheduler.py`): running sequences first, then admission in arrival order,
+//! all in one token budget.
+
+use super::{Engine, Scheduler};
+
+/// Decodes, then the prompt in progress, then new prompts; nothing is admitted in a step that preempted.
+///
+/// V1 has no admission watermark: a prompt is admitted as soon as the blocks of its first chunk are free.
+pub(super) struct VllmV1;
+
+impl Scheduler for VllmV1 {
+    fn name(&self) -> &'static str {
+        "vllm-v1"
+    }
+
+    fn summary(&self) -> &'static str {
+        "running sequences first, then admission in arrival order within one token budget"
+    }
+
+    fn schedule(&self, engine: &mut dyn Engine) {
+        let preempted = engine.decode() + engine.continue_prompt();
+        if preempted == 0 {
+            while engine.admit() {}
+        }
+    }
+}

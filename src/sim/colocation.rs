@@ -1,0 +1,209 @@
+//! The event loop of a co-located deployment.
+
+use std::collections::VecDeque;
+
+use crate::fidelity::StepCost;
+use crate::scheduler::Scheduler;
+use crate::scheduler::router::{Router, RouterView};
+use crate::space::EngineLimits;
+use crate::units::Ticks;
+use crate::workload::RequestStream;
+
+use super::gaps::GapHistogram;
+use super::observer::Observer;
+use super::outcome::{Outcome, RequestBounds};
+use super::queue::SlotQueue;
+use super::replica::{Advance, Replica, ReplicaContext};
+use super::request::RequestState;
+
+/// A co-located deployment as the simulator sees it.
+#[derive(Clone, Copy)]
+pub struct Deployment<'a> {
+    /// Identical replicas.
+    pub replicas: u32,
+    /// Attention data-parallel ranks of a replica, in lock-step.
+    pub ranks: u32,
+    /// Step durations of a replica.
+    pub cost: &'a StepCost,
+    /// KV blocks of one engine.
+    pub kv_blocks: u64,
+    /// Engine limits.
+    pub limits: &'a EngineLimits,
+    /// Scheduler policy.
+    pub scheduler: &'a dyn Scheduler,
+    /// Router policy.
+    pub router: &'a dyn Router,
+    /// From the client's request to the engine's queue.
+    pub request_latency: Ticks,
+    /// From the end of a step to the token at the client.
+    pub response_latency: Ticks,
+    /// Seed of policies that draw.
+    pub seed: u64,
+}
+
+/// Working memory of a simulation. Reused from one to the next, so that nothing is allocated once it is warm.
+#[derive(Clone, Debug, Default)]
+pub struct Arena {
+    pub(crate) requests: Vec<RequestState>,
+    pub(crate) replicas: Vec<Replica>,
+    queue: SlotQueue,
+    outstanding: Vec<u32>,
+    /// Arrivals at the engines of a closed loop that are scheduled and not delivered yet, in order.
+    reissued: VecDeque<Ticks>,
+    completed: Vec<u32>,
+    /// Replicas whose next step may have changed.
+    touched: Vec<usize>,
+    pub(crate) gaps: GapHistogram,
+    /// Scratch of the outcome's percentiles.
+    pub(crate) sample: Vec<Ticks>,
+}
+
+/// Runs one simulation to the end of its stream.
+pub fn simulate(
+    arena: &mut Arena,
+    deployment: &Deployment<'_>,
+    stream: &RequestStream,
+    bounds: &RequestBounds,
+    advance: Advance,
+    observer: &mut impl Observer,
+) -> Outcome {
+    let mut simulation = Simulation::new(arena, deployment, stream, advance);
+    simulation.run(observer);
+    let delivered = simulation.delivered;
+    Outcome::collect(arena, deployment, stream, bounds, delivered)
+}
+
+struct Simulation<'a> {
+    arena: &'a mut Arena,
+    deployment: &'a Deployment<'a>,
+    stream: &'a RequestStream,
+    context: ReplicaContext<'a>,
+    lanes: usize,
+    /// Requests delivered to an engine so far.
+    delivered: usize,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(arena: &'a mut Arena, deployment: &'a Deployment<'a>, stream: &'a RequestStream, advance: Advance) -> Self {
+        let lanes = deployment.cost.stages();
+        let (replicas, ranks) = (deployment.replicas as usize, deployment.ranks as usize);
+        arena.requests.clear();
+        arena.requests.extend(stream.requests.iter().map(RequestState::new));
+        arena.replicas.resize_with(replicas.max(arena.replicas.len()), Replica::default);
+        for replica in &mut arena.replicas[..replicas] {
+            replica.reset(ranks, lanes, deployment.kv_blocks, deployment.limits.block_size);
+        }
+        arena.queue.reset(replicas * lanes);
+        arena.outstanding.clear();
+        arena.outstanding.resize(replicas * ranks, 0);
+        arena.completed.clear();
+        arena.touched.clear();
+        arena.gaps.reset();
+        arena.reissued.clear();
+        if let Some(clients) = stream.clients {
+            arena.reissued.extend((0..clients).map(|_| deployment.request_latency));
+        }
+        let context = ReplicaContext {
+            cost: deployment.cost,
+            limits: deployment.limits,
+            scheduler: deployment.scheduler,
+            advance,
+        };
+        Self { arena, deployment, stream, context, lanes, delivered: 0 }
+    }
+
+    fn run(&mut self, observer: &mut impl Observer) {
+        loop {
+            let arrival = self.next_arrival();
+            let (step_end, _) = self.arena.queue.next();
+            if arrival == Ticks::NEVER && step_end == Ticks::NEVER {
+                return;
+            }
+            let now = arrival.min(step_end);
+            self.settle(now, observer);
+            self.start_steps(now);
+        }
+    }
+
+    /// Handles everything that happens at `now` before any step starts: arrivals, then step ends by slot, then the
+    /// arrivals that these cause. One scheduling call sees them all, whichever replica was first.
+    fn settle(&mut self, now: Ticks, observer: &mut impl Observer) {
+        loop {
+            while self.next_arrival() == now {
+                self.deliver(now);
+            }
+            match self.arena.queue.next() {
+                (step_end, slot) if step_end == now => self.end_steps(now, slot, observer),
+                _ => return,
+            }
+        }
+    }
+
+    /// When the next request reaches an engine.
+    fn next_arrival(&self) -> Ticks {
+        match self.stream.clients {
+            _ if self.delivered == self.stream.requests.len() => Ticks::NEVER,
+            Some(_) => self.arena.reissued.front().copied().unwrap_or(Ticks::NEVER),
+            None => self.stream.requests[self.delivered].arrival + self.deployment.request_latency,
+        }
+    }
+
+    fn deliver(&mut self, now: Ticks) {
+        let index = self.delivered as u32;
+        self.delivered += 1;
+        if self.stream.clients.is_some() {
+            self.arena.reissued.pop_front();
+            self.arena.requests[index as usize].arrival = now - self.deployment.request_latency;
+        }
+        let view =
+            RouterView { sequence: u64::from(index), outstanding: &self.arena.outstanding, seed: self.deployment.seed };
+        let target = self.deployment.router.route(view);
+        self.arena.outstanding[target] += 1;
+        self.arena.requests[index as usize].engine = target as u32;
+        let ranks = self.deployment.ranks as usize;
+        let (replica, rank) = (target / ranks, target % ranks);
+        let may_change_the_next_step = self.arena.replicas[replica].engines[rank].enqueue(index);
+        if !may_change_the_next_step {
+            return;
+        }
+        self.arena.touched.push(replica);
+        for lane in 0..self.lanes {
+            if let Some(end) = self.arena.replicas[replica].cut_short(lane, now) {
+                self.arena.queue.set(replica * self.lanes + lane, end);
+            }
+        }
+    }
+
+    fn end_steps(&mut self, now: Ticks, slot: usize, observer: &mut impl Observer) {
+        let (replica, lane) = (slot / self.lanes, slot % self.lanes);
+        observer.replica(replica);
+        let Arena { replicas, requests, gaps, completed, .. } = &mut *self.arena;
+        replicas[replica].finish(lane, now, requests, gaps, completed, observer);
+        self.arena.queue.set(slot, Ticks::NEVER);
+        self.arena.touched.push(replica);
+        for &index in &self.arena.completed {
+            observer.completed(index, now);
+            let engine = self.arena.requests[index as usize].engine;
+            self.arena.outstanding[engine as usize] -= 1;
+            if self.stream.clients.is_some() {
+                let latency = self.deployment.response_latency + self.deployment.request_latency;
+                self.arena.reissued.push_back(now + latency);
+            }
+        }
+        self.arena.completed.clear();
+    }
+
+    /// Starts the idle lanes of the replicas where something changed.
+    fn start_steps(&mut self, now: Ticks) {
+        while let Some(replica) = self.arena.touched.pop() {
+            for lane in 0..self.lanes {
+                let Arena { replicas, requests, queue, .. } = &mut *self.arena;
+                if replicas[replica].is_idle(lane)
+                    && let Some(end) = replicas[replica].start(lane, now, self.context, requests)
+                {
+                    queue.set(replica * self.lanes + lane, end);
+                }
+            }
+        }
+    }
+}

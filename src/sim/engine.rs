@@ -1,0 +1,320 @@
+//! One engine: a scheduler with its waiting queue, running list and KV cache. One attention data-parallel rank has one.
+
+use std::collections::VecDeque;
+
+use crate::fidelity::BatchShape;
+use crate::scheduler;
+use crate::space::EngineLimits;
+use crate::units::Ticks;
+
+use super::cohort::Cohort;
+use super::request::{NONE, Phase, RequestState};
+
+/// A prompt chunk in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) request: u32,
+    /// The chunk ends the prompt: an output token follows.
+    pub(crate) finishing: bool,
+}
+
+/// State of one engine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EngineState {
+    waiting: VecDeque<u32>,
+    /// Running list in order of admission.
+    head: u32,
+    tail: u32,
+    running: u32,
+    /// The one prompt that was begun and not finished; always the last admitted.
+    prompt_in_progress: Option<u32>,
+    total_blocks: u64,
+    free_blocks: u64,
+    block_size: u32,
+    /// One cohort per pipeline lane.
+    pub(crate) cohorts: Vec<Cohort>,
+    /// Chunks in flight, per lane.
+    pub(crate) chunks: Vec<Vec<Chunk>>,
+    pub(crate) counters: EngineCounters,
+}
+
+/// What an engine counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EngineCounters {
+    pub(crate) iterations: u64,
+    pub(crate) decode_iterations: u64,
+    pub(crate) decode_tokens: u64,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) preemptions: u64,
+    pub(crate) peak_waiting: u64,
+    pub(crate) peak_blocks: u64,
+    /// Sum over the iterations of the blocks in use.
+    pub(crate) block_iterations: u64,
+}
+
+impl EngineState {
+    pub(crate) fn reset(&mut self, lanes: usize, blocks: u64, block_size: u32) {
+        self.waiting.clear();
+        (self.head, self.tail, self.running) = (NONE, NONE, 0);
+        self.prompt_in_progress = None;
+        (self.total_blocks, self.free_blocks, self.block_size) = (blocks, blocks, block_size);
+        self.cohorts.resize_with(lanes, Cohort::default);
+        self.cohorts.iter_mut().for_each(|cohort| cohort.reset(block_size));
+        self.chunks.resize_with(lanes, Vec::new);
+        self.chunks.iter_mut().for_each(Vec::clear);
+        self.counters = EngineCounters::default();
+    }
+
+    /// Adds an arrival. Returns whether the engine had nothing waiting, so that the arrival may change the next step.
+    pub(crate) fn enqueue(&mut self, index: u32) -> bool {
+        self.waiting.push_back(index);
+        self.counters.peak_waiting = self.counters.peak_waiting.max(self.waiting.len() as u64);
+        self.waiting.len() == 1
+    }
+
+    pub(crate) fn used_blocks(&self) -> u64 {
+        self.total_blocks - self.free_blocks
+    }
+
+    pub(crate) fn total_blocks(&self) -> u64 {
+        self.total_blocks
+    }
+
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.free_blocks
+    }
+
+    /// Takes the blocks that `iterations` further decode iterations of a lane need, and moves the lane past them.
+    pub(crate) fn advance_lane(&mut self, lane: usize, iterations: u64) {
+        let cohort = &mut self.cohorts[lane];
+        let growth = cohort.growth_after_next(iterations - 1);
+        self.counters.iterations += iterations;
+        self.counters.block_iterations += iterations * (self.total_blocks - self.free_blocks) + growth.cumulative;
+        self.free_blocks -= growth.blocks;
+        self.counters.peak_blocks = self.counters.peak_blocks.max(self.total_blocks - self.free_blocks);
+        let sequences = u64::from(cohort.sequences());
+        if sequences > 0 {
+            self.counters.decode_iterations += iterations;
+            self.counters.decode_tokens += iterations * sequences;
+        }
+        cohort.advance(iterations);
+    }
+
+    /// Frees what a completed request held.
+    pub(crate) fn release(&mut self, index: u32, requests: &mut [RequestState], cached: u32) {
+        self.unlink(index, requests);
+        self.free_blocks += self.blocks_for(cached);
+    }
+
+    fn blocks_for(&self, tokens: u32) -> u64 {
+        u64::from(tokens.div_ceil(self.block_size))
+    }
+
+    fn link(&mut self, index: u32, requests: &mut [RequestState]) {
+        let request = &mut requests[index as usize];
+        (request.previous, request.next) = (self.tail, NONE);
+        match self.tail {
+            NONE => self.head = index,
+            tail => requests[tail as usize].next = index,
+        }
+        self.tail = index;
+        self.running += 1;
+    }
+
+    fn unlink(&mut self, index: u32, requests: &mut [RequestState]) {
+        let RequestState { previous, next, .. } = requests[index as usize];
+        match previous {
+            NONE => self.head = next,
+            previous => requests[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            next => requests[next as usize].previous = previous,
+        }
+        self.running -= 1;
+    }
+}
+
+/// One scheduling call: an engine, one of its lanes, and the step being filled.
+pub(crate) struct EngineStep<'a> {
+    pub(crate) engine: &'a mut EngineState,
+    pub(crate) requests: &'a mut [RequestState],
+    pub(crate) limits: &'a EngineLimits,
+    pub(crate) lane: usize,
+    /// Lanes with a step in flight: their members cannot be preempted.
+    pub(crate) lanes_in_flight: u64,
+    pub(crate) now: Ticks,
+    /// End of the lane's last step: when its members produced their last token.
+    pub(crate) last_token: Ticks,
+    pub(crate) budget: u32,
+    pub(crate) batch: &'a mut BatchShape,
+}
+
+impl EngineStep<'_> {
+    /// Takes `blocks`, preempting from the tail of the running list as long as they are not free. Returns the number of
+    /// preempted sequences, and whether `requester` was among them (then nothing was taken).
+    fn allocate_for(&mut self, requester: u32, blocks: u64) -> (u32, bool) {
+        let mut preempted = 0;
+        while self.engine.free_blocks < blocks {
+            let victim = self.victim(requester);
+            self.preempt(victim);
+            preempted += 1;
+            if victim == requester {
+                return (preempted, true);
+            }
+        }
+        self.engine.free_blocks -= blocks;
+        (preempted, false)
+    }
+
+    /// The last admitted sequence that is not in flight; the requester itself is one.
+    fn victim(&self, requester: u32) -> u32 {
+        let mut candidate = self.engine.tail;
+        while candidate != requester {
+            let request = &self.requests[candidate as usize];
+            let in_flight = match request.phase {
+                Phase::Decode => self.lanes_in_flight & (1 << request.lane) != 0,
+                _ => request.chunks_in_flight > 0,
+            };
+            if !in_flight {
+                break;
+            }
+            candidate = request.previous;
+        }
+        candidate
+    }
+
+    /// Sends a running sequence back to the head of the waiting queue; its tokens will be recomputed.
+    fn preempt(&mut self, victim: u32) {
+        let request = &mut self.requests[victim as usize];
+        let cached = match request.phase {
+            Phase::Decode => {
+                let cohort = &mut self.engine.cohorts[request.lane as usize];
+                let cached = cohort.cached(request);
+                request.generated += cohort.produced(request);
+                if cohort.produced(request) > 0 {
+                    request.last_token = self.last_token;
+                }
+                cohort.leave(victim, request);
+                cached
+            }
+            _ => {
+                self.engine.prompt_in_progress = None;
+                request.computed
+            }
+        };
+        request.phase = Phase::Waiting;
+        request.computed = 0;
+        request.target = request.prompt_tokens + request.generated;
+        self.engine.free_blocks += self.engine.blocks_for(cached);
+        self.engine.unlink(victim, self.requests);
+        self.engine.waiting.push_front(victim);
+        self.engine.counters.preemptions += 1;
+    }
+
+    /// Puts `tokens` more of a prompt into the step; their blocks are taken already.
+    fn add_chunk(&mut self, index: u32, tokens: u32) {
+        let request = &mut self.requests[index as usize];
+        self.batch.chunks.push((tokens, request.computed));
+        request.computed += tokens;
+        request.chunks_in_flight += 1;
+        let finishing = request.computed == request.target;
+        self.batch.finishing_chunks += u32::from(finishing);
+        self.engine.prompt_in_progress = (!finishing).then_some(index);
+        self.engine.chunks[self.lane].push(Chunk { request: index, finishing });
+        self.engine.counters.prompt_tokens += u64::from(tokens);
+        self.budget -= tokens;
+    }
+
+    fn blocks_of_chunk(&self, request: &RequestState, tokens: u32) -> u64 {
+        self.engine.blocks_for(request.computed + tokens) - self.engine.blocks_for(request.computed)
+    }
+
+    /// Gives each member of the lane's cohort that needs one a block, in order of admission.
+    fn grow_one_by_one(&mut self) -> u32 {
+        let mut preempted = 0;
+        let mut index = self.engine.head;
+        while index != NONE {
+            let request = &self.requests[index as usize];
+            let cohort = &self.engine.cohorts[self.lane];
+            let member = request.phase == Phase::Decode && request.lane as usize == self.lane;
+            let mut next = request.next;
+            if member && cohort.needs_block(request) {
+                let (victims, itself) = self.allocate_for(index, 1);
+                preempted += victims;
+                if !itself {
+                    // A victim may have been the neighbour.
+                    next = self.requests[index as usize].next;
+                }
+            }
+            index = next;
+        }
+        preempted
+    }
+}
+
+impl scheduler::Engine for EngineStep<'_> {
+    fn token_budget(&self) -> u32 {
+        self.budget
+    }
+
+    fn running(&self) -> u32 {
+        self.engine.running
+    }
+
+    fn waiting(&self) -> usize {
+        self.engine.waiting.len()
+    }
+
+    fn decode(&mut self) -> u32 {
+        let blocks = u64::from(self.engine.cohorts[self.lane].blocks_of_next_iteration());
+        let preempted = if blocks <= self.engine.free_blocks {
+            self.engine.free_blocks -= blocks;
+            0
+        } else {
+            self.grow_one_by_one()
+        };
+        let cohort = &self.engine.cohorts[self.lane];
+        self.batch.decode_sequences = cohort.sequences();
+        self.batch.decode_context_tokens = cohort.attended_tokens();
+        self.budget = self.budget.saturating_sub(cohort.sequences());
+        preempted
+    }
+
+    fn continue_prompt(&mut self) -> u32 {
+        let Some(index) = self.engine.prompt_in_progress else { return 0 };
+        let request = &self.requests[index as usize];
+        let tokens = (request.target - request.computed).min(self.budget);
+        if tokens == 0 {
+            return 0;
+        }
+        let (preempted, itself) = self.allocate_for(index, self.blocks_of_chunk(request, tokens));
+        if !itself {
+            self.add_chunk(index, tokens);
+        }
+        preempted
+    }
+
+    fn admit(&mut self) -> bool {
+        let Some(&index) = self.engine.waiting.front() else { return false };
+        let request = &self.requests[index as usize];
+        let tokens = if self.limits.chunked_prefill { request.target.min(self.budget) } else { request.target };
+        let blocks = self.blocks_of_chunk(request, tokens);
+        let fits = tokens > 0
+            && tokens <= self.budget
+            && self.engine.running < self.limits.max_num_seqs
+            && self.engine.prompt_in_progress.is_none()
+            && blocks <= self.engine.free_blocks;
+        if !fits {
+            return false;
+        }
+        self.engine.waiting.pop_front();
+        self.engine.free_blocks -= blocks;
+        self.engine.link(index, self.requests);
+        let request = &mut self.requests[index as usize];
+        request.phase = Phase::Prompt;
+        request.first_scheduled = request.first_scheduled.min(self.now);
+        self.add_chunk(index, tokens);
+        true
+    }
+}

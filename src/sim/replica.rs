@@ -1,0 +1,267 @@
+//! One replica: engines in lock-step (one per attention data-parallel rank) over pipeline stages.
+//!
+//! A lane is one batch in flight; there are as many lanes as stages. With one stage, a lane whose batch only decodes runs
+//! several steps as one event: until a member ends, a KV block is missing, the step cost bends, or an arrival cuts
+//! the run short.
+
+use crate::fidelity::{BatchShape, StepCost, StepLine};
+use crate::scheduler::Scheduler;
+use crate::space::EngineLimits;
+use crate::units::Ticks;
+
+use super::engine::{EngineState, EngineStep};
+use super::gaps::GapHistogram;
+use super::observer::{Observer, StepRecord};
+use super::request::{Phase, RequestState};
+
+/// How decode phases advance. Both give the same integers; a property test says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// Runs of equal batches in closed form.
+    FastForward,
+    /// One event per step.
+    Stepwise,
+}
+
+/// What all replicas of a pool have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct ReplicaContext<'a> {
+    pub(crate) cost: &'a StepCost,
+    pub(crate) limits: &'a EngineLimits,
+    pub(crate) scheduler: &'a dyn Scheduler,
+    pub(crate) advance: Advance,
+}
+
+/// Steps of one lane in flight.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: Ticks,
+    line: StepLine,
+    steps: u64,
+}
+
+/// State of one replica.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replica {
+    pub(crate) engines: Vec<EngineState>,
+    /// `lanes x ranks` batches in flight.
+    batches: Vec<BatchShape>,
+    runs: Vec<Option<Run>>,
+    /// End of each lane's last step.
+    last_end: Vec<Ticks>,
+    /// When each stage is free again.
+    stage_free: Vec<Ticks>,
+    pub(crate) busy: Ticks,
+}
+
+impl Replica {
+    pub(crate) fn reset(&mut self, ranks: usize, lanes: usize, blocks: u64, block_size: u32) {
+        self.engines.resize_with(ranks, EngineState::default);
+        self.engines.iter_mut().for_each(|engine| engine.reset(lanes, blocks, block_size));
+        self.batches.resize_with(lanes * ranks, BatchShape::default);
+        self.runs.clear();
+        self.runs.resize(lanes, None);
+        self.last_end.clear();
+        self.last_end.resize(lanes, Ticks::ZERO);
+        self.stage_free.clear();
+        self.stage_free.resize(lanes, Ticks::ZERO);
+        self.busy = Ticks::ZERO;
+    }
+
+    pub(crate) fn is_idle(&self, lane: usize) -> bool {
+        self.runs[lane].is_none()
+    }
+
+    /// Fills and starts a step on an idle lane. Returns its end, or `None` if there is nothing to do.
+    pub(crate) fn start(
+        &mut self,
+        lane: usize,
+        now: Ticks,
+        context: ReplicaContext<'_>,
+        requests: &mut [RequestState],
+    ) -> Option<Ticks> {
+        let lanes_in_flight = self.lanes_in_flight();
+        let ranks = self.engines.len();
+        let batches = &mut self.batches[lane * ranks..(lane + 1) * ranks];
+        let mut preempted = false;
+        for (engine, batch) in self.engines.iter_mut().zip(batches.iter_mut()) {
+            batch.clear();
+            let mut step = EngineStep {
+                engine,
+                requests,
+                limits: context.limits,
+                lane,
+                lanes_in_flight,
+                now,
+                last_token: self.last_end[lane],
+                budget: context.limits.max_num_batched_tokens,
+                batch,
+            };
+            let preemptions = step.engine.counters.preemptions;
+            context.scheduler.schedule(&mut step);
+            preempted |= engine.counters.preemptions > preemptions;
+            let used = engine.used_blocks();
+            engine.counters.peak_blocks = engine.counters.peak_blocks.max(used);
+        }
+        if batches.iter().all(|batch| batch.tokens() == 0) {
+            return None;
+        }
+        let run = if self.stage_free.len() == 1 {
+            let line = context.cost.line(0, &self.batches);
+            // A preemption frees blocks, so that the next call may admit what this one did not.
+            let steps = if preempted { 1 } else { self.steps_until_change(line, context.advance) };
+            Run { start: now, line, steps }
+        } else {
+            self.pipeline(lane, now, context.cost)
+        };
+        self.runs[lane] = Some(run);
+        Some(run.start + run.line.total(run.steps))
+    }
+
+    /// An arrival at `now`: a run ends with the step in progress, so that the scheduler sees the arrival. Returns the new
+    /// end if it moved.
+    pub(crate) fn cut_short(&mut self, lane: usize, now: Ticks) -> Option<Ticks> {
+        let run = self.runs[lane].as_mut()?;
+        if run.steps == 1 {
+            return None;
+        }
+        // The fewest steps whose end is not before the arrival.
+        let elapsed = now.saturating_since(run.start);
+        let (mut low, mut high) = (1, run.steps);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if run.line.total(middle) >= elapsed { high = middle } else { low = middle + 1 }
+        }
+        run.steps = low;
+        Some(run.start + run.line.total(low))
+    }
+
+    /// Ends the steps in flight on a lane: tokens come out, sequences end (their indices go to `completed`).
+    pub(crate) fn finish(
+        &mut self,
+        lane: usize,
+        now: Ticks,
+        requests: &mut [RequestState],
+        gaps: &mut GapHistogram,
+        completed: &mut Vec<u32>,
+        observer: &mut impl Observer,
+    ) {
+        let Some(run) = self.runs[lane].take() else { return };
+        let ranks = self.engines.len();
+        observer.steps(&StepRecord {
+            lane,
+            start: run.start,
+            end: now,
+            steps: run.steps,
+            batches: &self.batches[lane * ranks..(lane + 1) * ranks],
+        });
+        let gap = now.saturating_since(self.last_end[lane]);
+        let pipelined = self.stage_free.len() > 1;
+        if !pipelined {
+            self.busy += run.line.total(run.steps);
+        }
+        for engine in &mut self.engines {
+            let sequences = u64::from(engine.cohorts[lane].sequences());
+            if pipelined {
+                gaps.add(gap.0, 0, 1, sequences);
+            } else {
+                gaps.add(run.line.first, run.line.growth, run.steps, sequences);
+            }
+            engine.advance_lane(lane, run.steps);
+            while let Some(index) = engine.cohorts[lane].pop_ended(requests) {
+                let cached = engine.cohorts[lane].cached(&requests[index as usize]);
+                complete(engine, index, cached, now, requests, completed);
+            }
+            end_chunks(engine, lane, now, requests, gaps, completed);
+        }
+        self.last_end[lane] = now;
+    }
+
+    /// Steps for which neither the batches nor the line of step times change.
+    fn steps_until_change(&self, line: StepLine, advance: Advance) -> u64 {
+        let decodes_only = self.batches.iter().all(|batch| batch.chunks.is_empty());
+        if advance == Advance::Stepwise || !decodes_only {
+            return 1;
+        }
+        let ends = self.engines.iter().map(|engine| engine.cohorts[0].iterations_to_next_end());
+        let steps = ends.chain([line.steps]).min().unwrap_or(1);
+        self.engines
+            .iter()
+            .fold(steps, |steps, engine| engine.cohorts[0].iterations_within(engine.free_blocks(), steps))
+    }
+
+    /// Passes a batch through the stages, first come first served.
+    fn pipeline(&mut self, lane: usize, now: Ticks, cost: &StepCost) -> Run {
+        let ranks = self.engines.len();
+        let batches = &self.batches[lane * ranks..(lane + 1) * ranks];
+        let transfer = cost.transfer(batches);
+        let mut ready = now;
+        for stage in 0..self.stage_free.len() {
+            let work = Ticks(cost.line(stage, batches).first);
+            let end = ready.max(self.stage_free[stage]) + work;
+            self.stage_free[stage] = end;
+            ready = end + transfer;
+            if stage == 0 {
+                self.busy += work;
+            }
+        }
+        // The last stage hands nothing over.
+        let duration = (ready - transfer - now).0;
+        Run { start: now, line: StepLine { first: duration, growth: 0, steps: 1 }, steps: 1 }
+    }
+
+    fn lanes_in_flight(&self) -> u64 {
+        self.runs.iter().enumerate().map(|(lane, run)| u64::from(run.is_some()) << lane).sum()
+    }
+}
+
+/// Ends the chunks of a lane: prompts that are complete give a token and join the cohort, or end at once.
+fn end_chunks(
+    engine: &mut EngineState,
+    lane: usize,
+    now: Ticks,
+    requests: &mut [RequestState],
+    gaps: &mut GapHistogram,
+    completed: &mut Vec<u32>,
+) {
+    let mut chunks = std::mem::take(&mut engine.chunks[lane]);
+    for chunk in chunks.drain(..) {
+        let request = &mut requests[chunk.request as usize];
+        request.chunks_in_flight -= 1;
+        if !chunk.finishing {
+            continue;
+        }
+        request.generated += 1;
+        if request.generated == 1 {
+            request.first_token = now;
+        } else {
+            gaps.add(now.saturating_since(request.last_token).0, 0, 1, 1);
+        }
+        let (cached, remaining) = (request.target, request.output_tokens - request.generated);
+        if remaining == 0 {
+            complete(engine, chunk.request, cached, now, requests, completed);
+        } else {
+            request.phase = Phase::Decode;
+            request.lane = lane as u32;
+            request.last_token = now;
+            engine.cohorts[lane].join(chunk.request, request, cached, remaining);
+        }
+    }
+    engine.chunks[lane] = chunks;
+}
+
+fn complete(
+    engine: &mut EngineState,
+    index: u32,
+    cached: u32,
+    now: Ticks,
+    requests: &mut [RequestState],
+    completed: &mut Vec<u32>,
+) {
+    engine.release(index, requests, cached);
+    let request = &mut requests[index as usize];
+    request.phase = Phase::Completed;
+    request.generated = request.output_tokens;
+    request.completed = now;
+    completed.push(index);
+}

@@ -1,0 +1,182 @@
+//! Small scenarios worked out by hand. Every step lasts one millisecond.
+
+use servescape::fidelity::StepCost;
+use servescape::sim::{Advance, RequestBounds};
+use servescape::workload::RequestStream;
+
+use crate::support::{MS, Setup, Transcript, ms, stream};
+
+fn transcript(setup: &Setup, stream: &RequestStream) -> String {
+    let mut transcript = Transcript::default();
+    setup.observe(stream, Advance::FastForward, &mut transcript);
+    transcript.text
+}
+
+fn one_ms_steps() -> Setup {
+    Setup::new(StepCost::constant(MS.0))
+}
+
+#[test]
+fn one_request_takes_one_prompt_step_and_a_decode_step_for_each_further_token() {
+    let outcome = one_ms_steps().run(&stream(&[(5, 100, 4)]));
+    assert_eq!((outcome.completed, outcome.iterations), (1, 4));
+    assert_eq!((outcome.ttft.p50_ms, outcome.tpot.p50_ms, outcome.e2e.p50_ms), (1.0, 1.0, 4.0));
+    assert_eq!(outcome.makespan_s, 0.004);
+    assert_eq!(outcome.processed_tokens, 100 + 3);
+}
+
+#[test]
+fn a_long_prompt_is_chunked_and_decodes_keep_running_beside_it() {
+    let text = transcript(&one_ms_steps(), &stream(&[(0, 10, 6), (1, 600, 2)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 10@0  x1
+    1 ..    2  replica 0 lane 0  decode 1 prompt 255@0  x1
+    2 ..    3  replica 0 lane 0  decode 1 prompt 255@255  x1
+    3 ..    4  replica 0 lane 0  decode 1 prompt 90@510  x1
+    4 ..    5  replica 0 lane 0  decode 2  x1
+            5  request 1 completed
+    5 ..    6  replica 0 lane 0  decode 1  x1
+            6  request 0 completed
+    ");
+}
+
+#[test]
+fn without_chunked_prefill_a_prompt_waits_for_a_step_that_holds_it_whole() {
+    let mut setup = one_ms_steps();
+    setup.limits.chunked_prefill = false;
+    let text = transcript(&setup, &stream(&[(0, 200, 3), (0, 100, 2)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 200@0  x1
+    1 ..    2  replica 0 lane 0  decode 1 prompt 100@0  x1
+    2 ..    3  replica 0 lane 0  decode 2  x1
+            3  request 0 completed
+            3  request 1 completed
+    ");
+}
+
+#[test]
+fn a_preempted_request_is_recomputed_in_chunks_and_completes() {
+    // Four blocks of 16. Both requests need three blocks at 33 tokens; the second, admitted last, gives way when the
+    // first opens its third block, and starts again with its prompt and the two tokens it had produced.
+    let mut setup = one_ms_steps();
+    setup.kv_blocks = 4;
+    let text = transcript(&setup, &stream(&[(0, 31, 4), (0, 31, 4)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 31@0 prompt 31@0  x1
+    1 ..    2  replica 0 lane 0  decode 2  x1
+    2 ..    3  replica 0 lane 0  decode 1  x1
+    3 ..    4  replica 0 lane 0  decode 1  x1
+            4  request 0 completed
+    4 ..    5  replica 0 lane 0  decode 0 prompt 33@0  x1
+    5 ..    6  replica 0 lane 0  decode 1  x1
+            6  request 1 completed
+    ");
+    let outcome = setup.run(&stream(&[(0, 31, 4), (0, 31, 4)]));
+    assert_eq!((outcome.completed, outcome.preemptions), (2, 1));
+    assert_eq!(outcome.kv_peak_share, 1.0);
+}
+
+#[test]
+fn max_num_seqs_holds_back_admission_until_a_sequence_ends() {
+    let mut setup = one_ms_steps();
+    setup.limits.max_num_seqs = 2;
+    let text = transcript(&setup, &stream(&[(0, 10, 3), (0, 10, 5), (0, 10, 2)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 10@0 prompt 10@0  x1
+    1 ..    3  replica 0 lane 0  decode 2  x2
+            3  request 0 completed
+    3 ..    4  replica 0 lane 0  decode 1 prompt 10@0  x1
+    4 ..    5  replica 0 lane 0  decode 2  x1
+            5  request 1 completed
+            5  request 2 completed
+    ");
+}
+
+#[test]
+fn an_arrival_during_a_run_joins_at_the_next_step_boundary() {
+    let text = transcript(&one_ms_steps(), &stream(&[(0, 10, 8), (3, 10, 2)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 10@0  x1
+    1 ..    3  replica 0 lane 0  decode 1  x2
+    3 ..    4  replica 0 lane 0  decode 1 prompt 10@0  x1
+    4 ..    5  replica 0 lane 0  decode 2  x1
+            5  request 1 completed
+    5 ..    8  replica 0 lane 0  decode 1  x3
+            8  request 0 completed
+    ");
+}
+
+#[test]
+fn two_pipeline_lanes_overlap_on_two_stages() {
+    let setup = Setup::new(StepCost::pipeline(&[MS.0, MS.0]));
+    let text = transcript(&setup, &stream(&[(0, 256, 3), (0, 256, 3)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    2  replica 0 lane 0  decode 0 prompt 256@0  x1
+    0 ..    3  replica 0 lane 1  decode 0 prompt 256@0  x1
+    2 ..    4  replica 0 lane 0  decode 1  x1
+    3 ..    5  replica 0 lane 1  decode 1  x1
+    4 ..    6  replica 0 lane 0  decode 1  x1
+            6  request 0 completed
+    5 ..    7  replica 0 lane 1  decode 1  x1
+            7  request 1 completed
+    ");
+}
+
+#[test]
+fn ranks_in_lock_step_step_together() {
+    let mut setup = one_ms_steps();
+    setup.ranks = 2;
+    let text = transcript(&setup, &stream(&[(0, 10, 4), (0, 300, 3)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 10@0  decode 0 prompt 256@0  x1
+    1 ..    2  replica 0 lane 0  decode 1  decode 0 prompt 44@256  x1
+    2 ..    4  replica 0 lane 0  decode 1  decode 1  x2
+            4  request 0 completed
+            4  request 1 completed
+    ");
+}
+
+#[test]
+fn closed_loop_clients_issue_the_next_request_when_the_last_completes() {
+    let mut requests = stream(&[(0, 10, 3); 4]);
+    requests.clients = Some(2);
+    let text = transcript(&one_ms_steps(), &requests);
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 10@0 prompt 10@0  x1
+    1 ..    3  replica 0 lane 0  decode 2  x2
+            3  request 0 completed
+            3  request 1 completed
+    3 ..    4  replica 0 lane 0  decode 0 prompt 10@0 prompt 10@0  x1
+    4 ..    6  replica 0 lane 0  decode 2  x2
+            6  request 2 completed
+            6  request 3 completed
+    ");
+    assert_eq!(one_ms_steps().run(&requests).e2e.p99_ms, 3.0);
+}
+
+#[test]
+fn client_latencies_shift_the_first_token_but_not_the_gaps() {
+    let mut setup = one_ms_steps();
+    (setup.request_latency, setup.response_latency) = (ms(3), ms(2));
+    let outcome = setup.run(&stream(&[(0, 10, 3)]));
+    assert_eq!((outcome.ttft.mean_ms, outcome.tpot.mean_ms, outcome.e2e.mean_ms), (6.0, 1.0, 8.0));
+}
+
+#[test]
+fn goodput_counts_requests_that_meet_every_bound() {
+    let mut setup = one_ms_steps();
+    setup.limits.max_num_seqs = 1;
+    // The second request waits three milliseconds for the first.
+    setup.bounds = RequestBounds { ttft: ms(2), ..RequestBounds::NONE };
+    let outcome = setup.run(&stream(&[(0, 10, 3), (0, 10, 3)]));
+    assert_eq!((outcome.measured, outcome.met_sla), (2, 1));
+    assert_eq!(outcome.queueing.p99_ms, 3.0);
+}
+
+#[test]
+fn warm_up_requests_load_the_system_but_are_not_measured() {
+    let mut requests = stream(&[(0, 10, 3), (0, 20, 5), (0, 20, 5)]);
+    requests.warmup = 1;
+    let outcome = one_ms_steps().run(&requests);
+    assert_eq!((outcome.completed, outcome.measured, outcome.output_tokens), (3, 2, 10));
+}

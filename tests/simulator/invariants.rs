@@ -1,0 +1,102 @@
+//! Properties that hold for every configuration and stream.
+
+use proptest::prelude::*;
+use servescape::catalog::HostOverhead;
+use servescape::fidelity::StepCost;
+use servescape::scheduler::SCHEDULERS;
+use servescape::scheduler::router::ROUTERS;
+use servescape::sim::{Advance, Arena};
+use servescape::space::Parallelism;
+use servescape::units::Ticks;
+use servescape::workload::{Request, RequestStream};
+
+use crate::support::{Setup, compiled_cost, no_host, single_gpu};
+
+prop_compose! {
+    /// Up to sixty requests of a few hundred tokens, open or closed loop.
+    pub(crate) fn streams()(
+        requests in prop::collection::vec((0u64..400_000, 1u32..400, 1u32..200), 1..60),
+        clients in prop::option::of(1u32..12),
+        warmup in 0usize..3,
+    ) -> RequestStream {
+        let mut arrival = 0;
+        let requests = requests
+            .into_iter()
+            .map(|(gap_ns, prompt_tokens, output_tokens)| {
+                arrival += gap_ns * 1024;
+                let arrival = if clients.is_some() { Ticks::ZERO } else { Ticks(arrival) };
+                Request { arrival, prompt_tokens, output_tokens }
+            })
+            .collect();
+        RequestStream { requests, clients, warmup }
+    }
+}
+
+fn costs() -> impl Strategy<Value = StepCost> {
+    let hosts = (any::<bool>(), any::<bool>(), 0u32..3).prop_map(|(asynchronous, graph, step)| {
+        let host = HostOverhead { step_us: 40.0 * f64::from(step), per_sequence_us: 0.7, asynchronous, ..no_host() };
+        (HostOverhead { eager_layer_launch_us: 30.0, ..host }, graph)
+    });
+    (hosts, prop_oneof![3 => Just(1u32), 1 => Just(2u32), 1 => Just(4u32)])
+        .prop_map(|((host, graph), pp)| compiled_cost(Parallelism { pp, ..single_gpu() }, host, graph))
+}
+
+prop_compose! {
+    pub(crate) fn setups()(
+        cost in costs(),
+        replicas in 1u32..4,
+        ranks in 1u32..4,
+        kv_blocks in prop_oneof![Just(60u64), Just(150), Just(100_000)],
+        max_num_seqs in prop_oneof![Just(1u32), Just(7), Just(64)],
+        scheduler in 0..SCHEDULERS.len(),
+        router in 0..ROUTERS.len(),
+        budget in prop_oneof![Just(64u32), Just(256), Just(2048)],
+        latency_us in 0u64..3,
+    ) -> Setup {
+        let mut setup = Setup::new(cost);
+        (setup.replicas, setup.ranks, setup.kv_blocks) = (replicas, ranks, kv_blocks);
+        (setup.limits.max_num_seqs, setup.limits.max_num_batched_tokens) = (max_num_seqs, budget);
+        setup.limits.chunked_prefill = budget < 400;
+        (setup.scheduler, setup.router) = (SCHEDULERS[scheduler], ROUTERS[router]);
+        (setup.request_latency, setup.response_latency) = (Ticks(latency_us * 1_024_000), Ticks(latency_us * 512_000));
+        setup
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn fast_forward_equals_stepping_to_the_tick(setup in setups(), stream in streams()) {
+        let fast = setup.observe(&stream, Advance::FastForward, &mut ());
+        let stepped = setup.observe(&stream, Advance::Stepwise, &mut ());
+        prop_assert_eq!(fast, stepped);
+    }
+
+    #[test]
+    fn every_request_completes_and_tokens_are_conserved(setup in setups(), stream in streams()) {
+        let outcome = setup.run(&stream);
+        let requests = &stream.requests;
+        prop_assert_eq!(outcome.submitted, requests.len() as u64);
+        prop_assert_eq!(outcome.completed, requests.len() as u64);
+        let measured = &requests[stream.warmup.min(requests.len())..];
+        prop_assert_eq!(outcome.output_tokens, measured.iter().map(|r| u64::from(r.output_tokens)).sum::<u64>());
+        // Without preemption every prompt token is computed once, and every output token but the first by a decode.
+        let needed: u64 = requests.iter().map(|r| u64::from(r.prompt_tokens + r.output_tokens - 1)).sum();
+        if outcome.preemptions == 0 {
+            prop_assert_eq!(outcome.processed_tokens, needed);
+        } else {
+            prop_assert!(outcome.processed_tokens >= needed);
+        }
+        prop_assert!(outcome.kv_peak_share <= 1.0);
+        prop_assert!(outcome.busy_share <= 1.0 + 1e-9);
+    }
+
+    #[test]
+    fn a_used_arena_gives_the_same_result_as_a_new_one(a in setups(), b in setups(), stream in streams()) {
+        let mut arena = Arena::default();
+        a.observe_in(&mut arena, &stream, Advance::FastForward, &mut ());
+        let reused = b.observe_in(&mut arena, &stream, Advance::FastForward, &mut ());
+        prop_assert_eq!(reused, b.run(&stream));
+    }
+}

@@ -1,0 +1,8 @@
+//! Behaviour of the simulator: cases worked out by hand, queueing theory, invariants, and the contract of every
+//! registered policy.
+
+mod conformance;
+mod golden;
+mod invariants;
+mod queueing_theory;
+mod support;
