@@ -1,6 +1,6 @@
 //! What the simulator needs to know of a model: shapes, layer kinds and the checkpoint's number formats.
 
-use super::precision::Precision;
+use super::precision::{NumberFormat, Precision};
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,46 @@ pub struct Model {
     pub layers: Vec<Layer>,
     /// Number formats of the published checkpoint, and bf16 KV cache unless the configuration says otherwise.
     pub checkpoint: Precision,
+    /// Which linear layers a quantised weight format applies to; the rest stays in bf16.
+    pub quantized: Quantized,
+}
+
+/// The linear layers that a checkpoint quantises. Embedding, LM head, norms and routers never are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Quantized {
+    /// All of attention and FFN.
+    Linears,
+    /// Dense FFNs, shared and routed experts; attention stays in bf16.
+    FeedForward,
+    /// Routed experts only (gpt-oss).
+    RoutedExperts,
+}
+
+impl Model {
+    /// Format of the attention projections when the model is deployed with `precision`.
+    #[must_use]
+    pub fn attention_weights(&self, precision: Precision) -> NumberFormat {
+        match self.quantized {
+            Quantized::Linears => precision.weights,
+            Quantized::FeedForward | Quantized::RoutedExperts => NumberFormat::Bf16,
+        }
+    }
+
+    /// Format of dense FFNs and shared experts when the model is deployed with `precision`. Routed experts always
+    /// have `precision.weights`.
+    #[must_use]
+    pub fn dense_ffn_weights(&self, precision: Precision) -> NumberFormat {
+        match self.quantized {
+            Quantized::Linears | Quantized::FeedForward => precision.weights,
+            Quantized::RoutedExperts => NumberFormat::Bf16,
+        }
+    }
+
+    /// Whether any layer has experts.
+    #[must_use]
+    pub fn has_experts(&self) -> bool {
+        self.layers.iter().any(|layer| matches!(layer.ffn, Ffn::MixtureOfExperts { .. }))
+    }
 }
 
 /// One decoder layer.

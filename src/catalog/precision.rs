@@ -65,7 +65,8 @@ impl NumberFormat {
 /// Formats of the three kinds of tensor in one deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Precision {
-    /// Weights of the linear layers and experts. Embedding, LM head, norms and router stay in bf16.
+    /// Weights of the linear layers and experts, as far as the model's checkpoint quantises them (see
+    /// [`Quantized`](super::model::Quantized)). Embedding, LM head, norms and router stay in bf16.
     pub weights: NumberFormat,
     /// Inputs of the linear layers and experts: decides which tensor-core rate applies.
     pub activations: NumberFormat,

@@ -1,0 +1,168 @@
+//! Constants of serving engines, one set per version. Read from `profiles/engines/NAME.toml`.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::toml_file::{self, Checks, Provenance};
+use crate::diag::{Diagnostics, Source};
+
+/// What is known of one version of a serving engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineProfile {
+    /// Catalogue name, e.g. `vllm-0.15`.
+    pub name: String,
+    /// Engine, e.g. `vllm`.
+    pub engine: String,
+    /// Version, e.g. `0.15`.
+    pub version: String,
+    /// Memory that is neither weights nor KV cache.
+    pub memory: EngineMemory,
+}
+
+/// Constants of the memory model of one engine version; see [`crate::memory`] for how each enters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineMemory {
+    /// Growth of memory outside the tensor allocator during the profiling run, in bytes, at any model and size.
+    pub fixed_bytes: u64,
+    /// Tensors as wide as the residual stream that are alive at the peak of a layer.
+    pub hidden_tensors: f64,
+    /// Bytes per logit at the peak of the sampler.
+    pub sampler_bytes_per_logit: f64,
+    /// Tokens that the expert kernels process at once, which bounds their workspace.
+    pub expert_chunk_tokens: u32,
+    /// The engine subtracts CUDA graphs before it sizes the KV cache; otherwise they must fit into the memory that
+    /// `gpu_memory_utilization` leaves free.
+    pub graphs_in_budget: bool,
+    /// CUDA graphs of all captured batch sizes, in bytes per layer.
+    pub graph_bytes_per_layer: u64,
+    /// CUDA context and loaded kernels, in bytes; resident before the engine starts to count.
+    pub context_bytes: u64,
+    /// Communication buffers by group size, ascending.
+    pub collective: Vec<CollectiveBuffers>,
+}
+
+impl EngineMemory {
+    /// Communication buffers of one GPU in a group of `gpus`, in bytes: those of the smallest listed size that is not
+    /// below, or of the largest listed.
+    #[must_use]
+    pub fn collective_bytes(&self, gpus: u32) -> u64 {
+        if gpus <= 1 {
+            return 0;
+        }
+        let listed = self.collective.iter().find(|buffers| buffers.gpus >= gpus).or(self.collective.last());
+        listed.map_or(0, |buffers| buffers.bytes)
+    }
+}
+
+/// Communication buffers per GPU at one group size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectiveBuffers {
+    /// GPUs in the group.
+    pub gpus: u32,
+    /// Bytes on each of them.
+    pub bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EngineFile {
+    engine: String,
+    version: String,
+    memory: MemoryTable,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryTable {
+    source: Spanned<Provenance>,
+    fixed_bytes: u64,
+    hidden_tensors: Spanned<f64>,
+    sampler_bytes_per_logit: Spanned<f64>,
+    expert_chunk_tokens: Spanned<u32>,
+    graphs_in_budget: bool,
+    graph_bytes_per_layer: u64,
+    context_bytes: u64,
+    collective: Vec<CollectiveTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CollectiveTable {
+    gpus: Spanned<u32>,
+    bytes: u64,
+}
+
+/// Reads the engine that `source` describes and calls it `name`.
+///
+/// # Errors
+/// Invalid TOML, unknown or missing keys, or values out of bounds, with their place in the file.
+pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, Diagnostics> {
+    let file: EngineFile = toml_file::parse(source)?;
+    let mut checks = Checks::new(source);
+    let memory = file.memory;
+    checks.sourced("memory", &memory.source);
+    for pair in memory.collective.windows(2) {
+        if pair[1].gpus.get_ref() <= pair[0].gpus.get_ref() {
+            checks.problem("group sizes of `collective` must ascend".to_owned(), pair[1].gpus.span());
+        }
+    }
+    let profile = EngineProfile {
+        name: name.to_owned(),
+        engine: file.engine,
+        version: file.version,
+        memory: EngineMemory {
+            fixed_bytes: memory.fixed_bytes,
+            hidden_tensors: checks.not_negative("hidden_tensors", &memory.hidden_tensors),
+            sampler_bytes_per_logit: checks.not_negative("sampler_bytes_per_logit", &memory.sampler_bytes_per_logit),
+            expert_chunk_tokens: checks.count("expert_chunk_tokens", &memory.expert_chunk_tokens),
+            graphs_in_budget: memory.graphs_in_budget,
+            graph_bytes_per_layer: memory.graph_bytes_per_layer,
+            context_bytes: memory.context_bytes,
+            collective: memory
+                .collective
+                .iter()
+                .map(|entry| CollectiveBuffers { gpus: checks.count("gpus", &entry.gpus), bytes: entry.bytes })
+                .collect(),
+        },
+    };
+    checks.finish(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(collective: Vec<CollectiveBuffers>) -> EngineMemory {
+        EngineMemory {
+            fixed_bytes: 0,
+            hidden_tensors: 2.0,
+            sampler_bytes_per_logit: 38.0,
+            expert_chunk_tokens: 16_384,
+            graphs_in_budget: false,
+            graph_bytes_per_layer: 0,
+            context_bytes: 0,
+            collective,
+        }
+    }
+
+    #[test]
+    fn group_sizes_between_and_beyond_the_listed_ones_are_rounded_up_and_clamped() {
+        let engine = memory(vec![CollectiveBuffers { gpus: 2, bytes: 10 }, CollectiveBuffers { gpus: 8, bytes: 30 }]);
+        assert_eq!([1, 2, 3, 8, 64].map(|gpus| engine.collective_bytes(gpus)), [0, 10, 30, 30, 30]);
+        assert_eq!(memory(Vec::new()).collective_bytes(8), 0);
+    }
+
+    #[test]
+    fn descending_group_sizes_are_refused_at_their_place() {
+        let text = "engine = \"vllm\"\nversion = \"0\"\n[memory]\nsource = \"test\"\nfixed_bytes = 1\nhidden_tensors = 2.0\n\
+                    sampler_bytes_per_logit = 1.0\nexpert_chunk_tokens = 1\ngraphs_in_budget = true\n\
+                    graph_bytes_per_layer = 1\ncontext_bytes = 1\n\
+                    collective = [{ gpus = 4, bytes = 1 }, { gpus = 2, bytes = 1 }]\n";
+        let source = Arc::new(Source { name: "engine.toml".to_owned(), text: text.to_owned() });
+        let error = parse("test", &source).unwrap_err();
+        assert_eq!(error.0.len(), 1);
+        assert_eq!(&text[error.0[0].location.as_ref().unwrap().span.clone()], "2");
+    }
+}
