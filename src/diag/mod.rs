@@ -1,5 +1,11 @@
 //! Diagnostics: what is wrong, where, and what to do; collected, then rendered in one go.
 
+mod render;
+mod toml;
+
+pub use render::render;
+pub use toml::{from_toml, suggestion};
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,6 +65,19 @@ impl Diagnostic {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
+impl Diagnostics {
+    /// Adds a problem.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    /// Nothing was found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl From<Diagnostic> for Diagnostics {
     fn from(diagnostic: Diagnostic) -> Self {
         Self(vec![diagnostic])
@@ -85,4 +104,17 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len().max(name.len()) / 3)
         .min()
         .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plausible_misspellings_have_a_nearest_name() {
+        let names = ["max_num_seqs", "max_model_len", "scheduler"];
+        assert_eq!(nearest("max_num_seq", names), Some("max_num_seqs"));
+        assert_eq!(nearest("schedluer", names), Some("scheduler"));
+        assert_eq!(nearest("gpu", names), None);
+    }
 }

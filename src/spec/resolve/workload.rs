@@ -1,0 +1,164 @@
+//! `[workload]`: how many requests, how long and when.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Context, required};
+use crate::spec::axis::Axis;
+use crate::spec::located::Located;
+use crate::spec::problems::Problems;
+use crate::spec::raw::{RawArrival, RawLengths, RawWorkload};
+use crate::spec::traffic::{Arrival, LengthLaw, Trace, Traffic, Workload};
+
+pub(super) fn resolve(
+    raw: Option<&Located<RawWorkload>>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Workload> {
+    let Some(Located { value: raw, span }) = raw else {
+        problems.missing(None, "the section `[workload]` is missing", "add `[workload]` with `requests` and `arrival`");
+        return None;
+    };
+    let warmup = raw.warmup.as_ref().map_or(0, |warmup| warmup.value as usize);
+    let arrival =
+        required(raw.arrival.as_ref(), "arrival", "e.g. `arrival = { poisson = { rate = 8 } }`", span, problems);
+    if let Some(Located { value: RawArrival::Trace { file, scale }, .. }) = arrival {
+        return resolve_trace(raw, file, scale.as_ref(), warmup, context, problems);
+    }
+    let requests = required(raw.requests.as_ref(), "requests", "e.g. `requests = 512`", span, problems);
+    if let Some(requests) = requests {
+        check_requests(requests, raw.warmup.as_ref(), problems);
+    }
+    let input = resolve_lengths("input", raw.input.as_ref(), span, context, problems);
+    let output = resolve_lengths("output", raw.output.as_ref(), span, context, problems);
+    let arrival = arrival.and_then(|written| resolve_arrival(written, problems));
+    Some(Workload {
+        requests: requests?.value as usize,
+        warmup,
+        traffic: Traffic::Synthetic { arrival: arrival?, input: input?, output: output? },
+    })
+}
+
+fn check_requests(requests: &Located<u32>, warmup: Option<&Located<u32>>, problems: &mut Problems) {
+    if requests.value == 0 {
+        problems.add(&requests.span, "`requests` must be at least 1");
+    } else if let Some(warmup) = warmup.filter(|warmup| warmup.value >= requests.value) {
+        problems.add_with_help(
+            &warmup.span,
+            format!("all {} requests are warm-up, none is measured", requests.value),
+            "`warmup` must be smaller than `requests`",
+        );
+    }
+}
+
+fn resolve_trace(
+    raw: &RawWorkload,
+    file: &Located<String>,
+    scale: Option<&Axis<f64>>,
+    warmup: usize,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<Workload> {
+    if let Some(requests) = &raw.requests {
+        check_requests(requests, raw.warmup.as_ref(), problems);
+    }
+    for (key, lengths) in [("input", &raw.input), ("output", &raw.output)] {
+        if let Some(lengths) = lengths {
+            problems.add_with_help(
+                &lengths.span,
+                format!("`{key}` has no meaning with a trace, which brings its own lengths"),
+                format!("remove `{key}`, or draw it from the file with `empirical = {{ file = ..., column = ... }}`"),
+            );
+        }
+    }
+    let scales = scale.map_or_else(|| vec![1.0], |axis| positive("scale", axis, problems));
+    let path = context.path(&file.value);
+    let trace = context.lookup.trace(&path).map_err(|error| problems.adopt(&file.span, error)).ok()?;
+    let requests = raw.requests.as_ref().map(|requests| requests.value as usize);
+    problems.ok(&file.span, replay(&trace, requests, warmup, scales))
+}
+
+/// The workload of the first `requests` rows of a trace, or of all.
+///
+/// # Errors
+/// A message if there are too few rows.
+pub(super) fn replay(
+    trace: &Arc<Trace>,
+    requests: Option<usize>,
+    warmup: usize,
+    scales: Vec<f64>,
+) -> Result<Workload, String> {
+    let rows = trace.rows.len();
+    let requests = requests.unwrap_or(rows);
+    if requests > rows {
+        return Err(format!("the trace `{}` has {rows} requests, the workload asks for {requests}", trace.name));
+    }
+    if warmup >= requests {
+        return Err(format!("all {requests} requests of the trace `{}` are warm-up, none is measured", trace.name));
+    }
+    let trace = if requests == rows {
+        Arc::clone(trace)
+    } else {
+        Arc::new(Trace { name: trace.name.clone(), rows: trace.rows[..requests].to_vec() })
+    };
+    Ok(Workload { requests, warmup, traffic: Traffic::Replay { trace, scales } })
+}
+
+/// The values of an axis that must all be positive and finite.
+fn positive(key: &str, axis: &Axis<f64>, problems: &mut Problems) -> Vec<f64> {
+    problems.values(key, axis, |value| {
+        if *value > 0.0 && value.is_finite() { Ok(()) } else { Err("must be a positive number".into()) }
+    })
+}
+
+fn resolve_arrival(written: &Located<RawArrival>, problems: &mut Problems) -> Option<Arrival> {
+    Some(match &written.value {
+        RawArrival::Poisson { rate } => Arrival::Poisson { rates: positive("rate", rate, problems) },
+        RawArrival::Constant { rate } => Arrival::Constant { rates: positive("rate", rate, problems) },
+        RawArrival::Gamma { rate, burstiness } => {
+            let rates = positive("rate", rate, problems);
+            let is_valid = *burstiness > 0.0 && burstiness.is_finite();
+            if !is_valid {
+                problems.add(&written.span, "`burstiness` must be a positive number");
+            }
+            Arrival::Gamma { rates, burstiness: *burstiness }
+        }
+        RawArrival::Closed { clients } => {
+            let at_least_one = |clients: &u32| if *clients > 0 { Ok(()) } else { Err("must be at least 1".into()) };
+            Arrival::Closed { clients: problems.values("clients", clients, at_least_one) }
+        }
+        RawArrival::Batch {} => Arrival::Batch,
+        RawArrival::Trace { .. } => return None,
+    })
+}
+
+fn resolve_lengths(
+    key: &str,
+    written: Option<&Located<RawLengths>>,
+    place: &Range<usize>,
+    context: &Context<'_>,
+    problems: &mut Problems,
+) -> Option<LengthLaw> {
+    let help = format!("e.g. `{key} = {{ fixed = 512 }}`");
+    let Located { value, span } = required(written, key, &help, place, problems)?;
+    let law = match value {
+        RawLengths::Fixed(length) => Ok(LengthLaw::Fixed(*length)),
+        RawLengths::Uniform { min, max } if min > max => Err(format!("`min` {min} is above `max` {max}")),
+        RawLengths::Uniform { min, max } => Ok(LengthLaw::Uniform { min: *min, max: *max }),
+        RawLengths::Lognormal { mean, p95, max } => LengthLaw::lognormal(*mean, *p95, *max),
+        RawLengths::Empirical { values, weights, file, column } => match (values, file, column) {
+            (Some(values), None, None) => LengthLaw::empirical(values.clone(), weights.as_deref()),
+            (None, Some(file), Some(column)) if weights.is_none() => {
+                let lengths = context.lookup.lengths(&context.path(file), column);
+                let lengths = lengths.map_err(|error| problems.adopt(span, error)).ok()?;
+                LengthLaw::empirical(lengths, None)
+            }
+            _ => Err("`empirical` needs either `values` with optional `weights`, or `file` and `column`".into()),
+        },
+    };
+    let law = problems.ok(span, law)?;
+    if matches!(law, LengthLaw::Fixed(0) | LengthLaw::Uniform { min: 0, .. } | LengthLaw::Lognormal { max: 0, .. }) {
+        problems.add(span, format!("`{key}` can be zero tokens; every request needs at least one"));
+    }
+    Some(law)
+}
