@@ -19,7 +19,6 @@ use crate::diag::{Diagnostic, Diagnostics, Source, nearest};
 pub use engine::{EngineMemory, EngineProfile};
 pub use gpu::{Gpu, ScaleUp};
 pub use host::HostOverhead;
-pub use model::{Attention, Ffn, Layer, Model};
 pub use model::{Attention, Ffn, Layer, Model, Quantized};
 pub use parameters::{LayerParameters, Projection, Split};
 pub use precision::{NumberFormat, Precision};

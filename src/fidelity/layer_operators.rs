@@ -149,33 +149,37 @@ impl Sharding<'_> {
         Operator::Streaming { bytes, kernels: 1 }
     }
 
-    fn gemm(&self, tokens: u32, n: u32, k: u32) -> Operator {
-        let Precision { weights, activations, .. } = self.precision;
+    /// A linear layer whose weights have this format; unquantised layers also compute in bf16.
+    fn gemm(&self, tokens: u32, n: u32, k: u32, weights: NumberFormat) -> Operator {
+        let activations = if weights == NumberFormat::Bf16 { NumberFormat::Bf16 } else { self.precision.activations };
         Operator::Gemm { tokens, n, k, weights, activations }
     }
 
     /// Gate and up in one product, the activation, down.
     fn gated_mlp(&self, tokens: u32, intermediate: u32) -> Vec<Operator> {
         let hidden = self.model.hidden_size;
+        let weights = self.model.dense_ffn_weights(self.precision);
         vec![
-            self.gemm(tokens, 2 * intermediate, hidden),
+            self.gemm(tokens, 2 * intermediate, hidden, weights),
             Operator::Streaming {
                 bytes: 3.0 * f64::from(tokens) * f64::from(intermediate) * ACTIVATION_BYTES,
                 kernels: 1,
             },
-            self.gemm(tokens, hidden, intermediate),
+            self.gemm(tokens, hidden, intermediate, weights),
         ]
     }
 
-    /// Linear layers of the attention block.
+    /// Linear layers of the attention block, fused as the kernels run them (Q, K and V are one product).
     fn projections(&self, tokens: u32) -> Vec<Operator> {
         let hidden = self.model.hidden_size;
         let tp = self.parallelism.tp_attention;
+        let weights = self.model.attention_weights(self.precision);
+        let gemm = |n, k| self.gemm(tokens, n, k, weights);
         match self.model.attention {
             Attention::Grouped { heads, kv_heads, head_dim, .. } => {
                 let query = heads.div_ceil(tp) * head_dim;
                 let kv = kv_heads.div_ceil(tp) * head_dim;
-                vec![self.gemm(tokens, query + 2 * kv, hidden), self.gemm(tokens, hidden, query)]
+                vec![gemm(query + 2 * kv, hidden), gemm(hidden, query)]
             }
             Attention::Latent { heads, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim } => {
                 let heads = heads.div_ceil(tp);
@@ -183,23 +187,19 @@ impl Sharding<'_> {
                 let compressed_kv = kv_lora_rank + qk_rope_head_dim;
                 let mut operators = match q_lora_rank {
                     // Both down-projections are replicated over the group and fused.
-                    Some(rank) => vec![self.gemm(tokens, rank + compressed_kv, hidden), self.gemm(tokens, query, rank)],
-                    None => vec![self.gemm(tokens, query, hidden), self.gemm(tokens, compressed_kv, hidden)],
+                    Some(rank) => vec![gemm(rank + compressed_kv, hidden), gemm(query, rank)],
+                    None => vec![gemm(query, hidden), gemm(compressed_kv, hidden)],
                 };
                 // Absorption of W_UK into the queries and of W_UV into the outputs: one product per head, as one GEMM
                 // with the same FLOPs and weights.
-                operators.push(self.gemm(tokens, heads * qk_nope_head_dim, kv_lora_rank));
-                operators.push(self.gemm(tokens, heads * v_head_dim, kv_lora_rank));
-                operators.push(self.gemm(tokens, hidden, heads * v_head_dim));
+                operators.push(gemm(heads * qk_nope_head_dim, kv_lora_rank));
+                operators.push(gemm(heads * v_head_dim, kv_lora_rank));
+                operators.push(gemm(hidden, heads * v_head_dim));
                 operators
             }
             Attention::Factorised { heads, head_dim, q_rank } => {
                 let query = heads.div_ceil(tp) * head_dim;
-                vec![
-                    self.gemm(tokens, q_rank + 2 * head_dim, hidden),
-                    self.gemm(tokens, query, q_rank),
-                    self.gemm(tokens, hidden, query),
-                ]
+                vec![gemm(q_rank + 2 * head_dim, hidden), gemm(query, q_rank), gemm(hidden, query)]
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Duration of an engine step: compiled once per hardware key, looked up for every batch.
 
 use crate::catalog::{HostOverhead, Layer};
+use crate::memory::stage_layers;
 use crate::units::Ticks;
 
 use super::grid::{DecodeGrid, PrefillGrid, TokenGrid};
@@ -214,12 +215,12 @@ impl StepCost {
     ) -> Self {
         let compiler = Compiler { sharding, limits, time_ns };
         let layers = &sharding.model.layers;
-        let pp = sharding.parallelism.pp as usize;
+        let pp = sharding.parallelism.pp;
         let kinds: Vec<(Layer, LayerCost)> =
             distinct(layers).into_iter().map(|layer| (layer, compiler.layer(layer))).collect();
-        let mut stages: Vec<StageCost> = stage_ranges(layers.len(), pp)
-            .into_iter()
-            .map(|range| {
+        let mut stages: Vec<StageCost> = (0..pp)
+            .map(|stage| {
+                let range = stage_layers(layers.len() as u32, pp, stage);
                 let mut stage = StageCost {
                     eager_launch: Ticks::from_ns(host.eager_layer_launch_us * 1e3 * range.len() as f64).0,
                     ..StageCost::default()
@@ -232,7 +233,7 @@ impl StepCost {
             })
             .collect();
         stages[0].layers.rank_tokens.add_scaled(&compiler.embedding(), 1);
-        stages[pp - 1].head = Some(compiler.head());
+        stages[pp as usize - 1].head = Some(compiler.head());
         Self {
             stages,
             transfer: compiler.transfer(),
@@ -345,26 +346,6 @@ pub fn padded_tokens(tokens: u32) -> u32 {
     }
 }
 
-/// Layers of each pipeline stage as vLLM splits them (`get_pp_indices`): equal shares; a remainder goes one each to
-/// the stages before the last, counted from the last but one.
-#[must_use]
-pub fn stage_ranges(layers: usize, pp: usize) -> Vec<std::ops::Range<usize>> {
-    let (share, remainder) = (layers / pp, layers % pp);
-    let mut sizes = vec![share; pp];
-    for extra in 0..remainder {
-        // From the stage before the last downwards: the last also has the LM head, the first the embedding.
-        sizes[pp - 2 - extra] += 1;
-    }
-    let mut start = 0;
-    sizes
-        .into_iter()
-        .map(|size| {
-            start += size;
-            start - size..start
-        })
-        .collect()
-}
-
 /// The different layers of a model, in order of first appearance.
 fn distinct(layers: &[Layer]) -> Vec<Layer> {
     let mut kinds: Vec<Layer> = Vec::new();
@@ -385,13 +366,6 @@ mod tests {
     #[test]
     fn graph_sizes_by_hand() {
         assert_eq!([1, 2, 3, 5, 33, 250, 257, 512].map(padded_tokens), [1, 2, 4, 8, 40, 256, 272, 512]);
-    }
-
-    #[test]
-    fn stages_share_layers_like_vllm() {
-        assert_eq!(stage_ranges(80, 4), [0..20, 20..40, 40..60, 60..80]);
-        assert_eq!(stage_ranges(61, 2), [0..31, 31..61]);
-        assert_eq!(stage_ranges(10, 4), [0..2, 2..5, 5..8, 8..10]);
     }
 
     proptest! {

@@ -67,7 +67,6 @@ const POOL: &[Column] = &[
 const METRICS: &[Column] = &[
     Column::count("submitted", "requests that entered the system, warm-up included", |o| o.submitted),
     Column::count("completed", "requests that completed, warm-up included", |o| o.completed),
-    Column::count("rejected", "requests that can never fit", |o| o.rejected),
     Column::count("measured", "measured requests", |o| o.measured),
     Column::measure("makespan_s", "first arrival to last completion", |o| o.makespan_s).unit("s").better(DOWN),
     Column::count("prompt_tokens", "prompt tokens of the measured requests", |o| o.prompt_tokens).unit("tokens"),

@@ -43,6 +43,7 @@ fn model(name: &str, layers: usize, heads: u32, kv_heads: u32, ffn: Ffn) -> Mode
         attention,
         layers: vec![Layer { window: None, ffn }; layers],
         checkpoint: Precision::BF16,
+        quantized: crate::catalog::Quantized::Linears,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use servescape::catalog::{Attention, Ffn, HostOverhead, Layer, Model, Precision};
+use servescape::catalog::{Attention, Ffn, HostOverhead, Layer, Model, Precision, Quantized};
 use servescape::fidelity::{Operator, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::{Router, router};
 use servescape::scheduler::{Scheduler, scheduler};
@@ -134,6 +134,7 @@ pub(crate) fn model() -> Model {
         },
         layers: vec![Layer { window: None, ffn: Ffn::Dense { intermediate_size: 1024 } }; 8],
         checkpoint: Precision::BF16,
+        quantized: Quantized::Linears,
     }
 }
 
