@@ -1,0 +1,119 @@
+//! Work that candidates share: step costs per hardware key, request streams per load.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use crate::catalog::{Gpu, Precision};
+use crate::diag::Diagnostics;
+use crate::fidelity::{CostModel, Sharding, StepCost, StepLimits};
+use crate::space::{Candidate, Parallelism, Pool, Space};
+use crate::spec::Sweep;
+use crate::workload::{RequestStream, generate};
+
+use super::plan::{Engines, Plan};
+
+/// What a step cost depends on. Candidates are ordered so that it changes slowest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct HardwareKey {
+    gpu: String,
+    engine: String,
+    parallelism: Parallelism,
+    precision: [&'static str; 3],
+    graph: bool,
+}
+
+impl HardwareKey {
+    fn of(pool: &Pool) -> Self {
+        let Precision { weights, activations, kv_cache } = pool.precision;
+        Self {
+            gpu: pool.gpu.name.clone(),
+            engine: pool.engine_profile.to_string(),
+            parallelism: pool.parallelism,
+            precision: [weights.name(), activations.name(), kv_cache.name()],
+            graph: pool.engine.cuda_graph,
+        }
+    }
+}
+
+/// Step costs and request streams, computed once and shared by all candidates and threads.
+#[derive(Debug)]
+pub struct SharedWork {
+    costs: BTreeMap<HardwareKey, StepCost>,
+    streams: Vec<RequestStream>,
+}
+
+impl SharedWork {
+    /// Compiles the step costs of every hardware key among the planned candidates, and draws the streams.
+    ///
+    /// `cost_model` finds the predictors of a GPU.
+    ///
+    /// # Errors
+    /// What `cost_model` reports.
+    pub fn prepare(
+        sweep: &Sweep,
+        space: &Space,
+        plan: &Plan,
+        engines: &Engines,
+        cost_model: impl Fn(&Gpu) -> Result<CostModel, Diagnostics>,
+    ) -> Result<Self, Diagnostics> {
+        let mut pools: BTreeMap<HardwareKey, Pool> = BTreeMap::new();
+        let mut models: BTreeMap<String, CostModel> = BTreeMap::new();
+        let mut limits = StepLimits { max_num_seqs: 1, max_num_batched_tokens: 1, max_model_len: 1 };
+        for candidate in plan.feasible.iter().filter_map(|&(index, _)| space.candidate(index).ok()) {
+            for pool in candidate.pools {
+                limits = cover(limits, &pool);
+                if !models.contains_key(&pool.gpu.name) {
+                    models.insert(pool.gpu.name.clone(), cost_model(&pool.gpu)?);
+                }
+                pools.entry(HardwareKey::of(&pool)).or_insert(pool);
+            }
+        }
+        let costs = pools
+            .into_par_iter()
+            .map(|(key, pool)| {
+                let cost = compile(sweep, &pool, limits, engines, &models[&key.gpu]);
+                (key, cost)
+            })
+            .collect();
+        let streams = (0..sweep.workload.loads()).map(|load| generate(&sweep.workload, sweep.seed, load)).collect();
+        Ok(Self { costs, streams })
+    }
+
+    /// Number of step costs compiled.
+    #[must_use]
+    pub fn hardware_keys(&self) -> usize {
+        self.costs.len()
+    }
+
+    /// Step cost of a pool; `None` if the pool was not among the planned candidates.
+    #[must_use]
+    pub fn cost(&self, pool: &Pool) -> Option<&StepCost> {
+        self.costs.get(&HardwareKey::of(pool))
+    }
+
+    /// Request stream of a candidate.
+    #[must_use]
+    pub fn stream(&self, candidate: &Candidate) -> &RequestStream {
+        &self.streams[candidate.load_index]
+    }
+}
+
+fn cover(limits: StepLimits, pool: &Pool) -> StepLimits {
+    StepLimits {
+        max_num_seqs: limits.max_num_seqs.max(pool.engine.max_num_seqs),
+        max_num_batched_tokens: limits.max_num_batched_tokens.max(pool.engine.max_num_batched_tokens),
+        max_model_len: limits.max_model_len.max(pool.engine.max_model_len),
+    }
+}
+
+fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, model: &CostModel) -> StepCost {
+    let sharding = Sharding {
+        model: &sweep.model,
+        parallelism: pool.parallelism,
+        precision: pool.precision,
+        graph: pool.engine.cuda_graph,
+    };
+    let host = &engines[&*pool.engine_profile].host;
+    StepCost::compile(&sharding, limits, host, &|operator| model.predict(operator).time_ns)
+}
