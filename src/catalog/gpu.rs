@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::precision::NumberFormat;
 use super::toml_file::{self, Checks, Provenance};
 use crate::diag::{Diagnostics, Source};
 
@@ -39,6 +40,21 @@ pub struct Gpu {
     pub power_watts: Option<f64>,
     /// List price of one GPU, in USD per hour.
     pub usd_per_hour: f64,
+}
+
+impl Gpu {
+    /// Dense rate of matrix products whose activations have this format, in operations per second; `None` where the
+    /// tensor cores do not support it. Weight-only formats run at the rate of their bf16 activations.
+    #[must_use]
+    pub fn flops(&self, activations: NumberFormat) -> Option<f64> {
+        match activations {
+            NumberFormat::Bf16 => Some(self.bf16_flops),
+            NumberFormat::Fp8 | NumberFormat::Fp8Block => self.fp8_flops,
+            NumberFormat::Int8 => Some(self.int8_flops),
+            NumberFormat::Int4 => None,
+            NumberFormat::Nvfp4 | NumberFormat::Mxfp4 => self.fp4_flops,
+        }
+    }
 }
 
 /// The link between GPUs of one node.
@@ -126,7 +142,7 @@ struct ScaleOutTable {
 struct PriceTable {
     source: Spanned<Provenance>,
     /// Month of the price, as YYYY-MM.
-    as_of: Spanned<Provenance>,
+    as_of: Spanned<String>,
     usd_per_hour: Spanned<f64>,
 }
 
@@ -142,7 +158,9 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<Gpu, Diagnostics
     checks.sourced("scale_up", &file.scale_up.source);
     checks.sourced("scale_out", &file.scale_out.source);
     checks.sourced("price", &file.price.source);
-    checks.sourced("price.as_of", &file.price.as_of);
+    if !is_month(file.price.as_of.get_ref()) {
+        checks.problem("`as_of` must be a month, as in `2025-11`".to_owned(), file.price.as_of.span());
+    }
     let link = checks.positive("bytes_per_second", &file.scale_up.bytes_per_second);
     let gpu = Gpu {
         name: name.to_owned(),
@@ -164,6 +182,13 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<Gpu, Diagnostics
         usd_per_hour: checks.not_negative("usd_per_hour", &file.price.usd_per_hour),
     };
     checks.finish(gpu)
+}
+
+/// Whether `text` reads YYYY-MM.
+fn is_month(text: &str) -> bool {
+    let digits = |part: &str, length: usize| part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('-')
+        .is_some_and(|(year, month)| digits(year, 4) && digits(month, 2) && ("01"..="12").contains(&month))
 }
 
 #[cfg(test)]
@@ -236,5 +261,22 @@ usd_per_hour = 3.0
     fn facts_without_a_source_are_refused() {
         let error = read(FILE.replace("source = \"driver\"", "source = \"\"")).unwrap_err();
         assert!(error.0[0].message.contains("`memory`"), "{error}");
+    }
+
+    #[test]
+    fn a_price_without_a_month_is_refused_at_its_place() {
+        for date in ["2025", "2025-13", "Nov 2025", ""] {
+            let error = read(FILE.replace("2025-11", date)).unwrap_err();
+            assert_eq!(place(&error), format!("\"{date}\""));
+        }
+    }
+
+    #[test]
+    fn rates_of_formats_that_the_hardware_lacks_are_absent() {
+        let gpu = read(FILE.to_owned()).unwrap();
+        assert_eq!(gpu.flops(NumberFormat::Bf16), Some(989e12));
+        assert_eq!(gpu.flops(NumberFormat::Int8), Some(1979e12));
+        assert_eq!(gpu.flops(NumberFormat::Fp8), None);
+        assert_eq!(gpu.flops(NumberFormat::Nvfp4), None);
     }
 }

@@ -32,6 +32,7 @@ fn published(name: &str) -> Published {
 fn computed_parameter_counts_match_the_published_ones() {
     for name in catalog().model_names() {
         let model = catalog().model(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(model.repository.is_some(), "{name}: no repository");
         let published = published(&name);
         let total = model.total_parameters() as f64;
         assert!((total / published.total - 1.0).abs() <= 0.01, "{name}: total {total:.4e} vs {:.4e}", published.total);

@@ -7,8 +7,6 @@
 use crate::catalog::{Attention, EngineMemory, Ffn, Model, Precision};
 use crate::space::{EngineLimits, Parallelism};
 
-use super::weights::dense_ffn_gpus;
-
 /// Bytes of a 16-bit activation.
 const BYTES: f64 = 2.0;
 
@@ -23,19 +21,20 @@ pub(super) struct ActivationPeaks {
     pub sampler: f64,
 }
 
-/// Peaks for one sharded model.
+/// Peaks for one sharded model, whose dense FFNs are shared by `dense_ffn_gpus`.
 pub(super) fn peaks(
     model: &Model,
     parallelism: Parallelism,
     precision: Precision,
     limits: &EngineLimits,
     engine: &EngineMemory,
+    dense_ffn_gpus: u32,
 ) -> ActivationPeaks {
     let tokens = f64::from(limits.max_num_batched_tokens);
     let hidden = f64::from(model.hidden_size) * BYTES;
     let residual = tokens * engine.hidden_tensors * hidden;
     let attention = tokens * attention_width(model.attention, parallelism.tp_attention) * BYTES;
-    let widest = widest_ffn(model, parallelism, precision, limits, engine).max(attention);
+    let widest = widest_ffn(model, parallelism, precision, limits, engine, dense_ffn_gpus).max(attention);
     let sequences = limits.max_num_seqs.min(limits.max_num_batched_tokens);
     let logits = f64::from(sequences) * f64::from(model.vocab_size);
     ActivationPeaks {
@@ -67,8 +66,8 @@ fn widest_ffn(
     precision: Precision,
     limits: &EngineLimits,
     engine: &EngineMemory,
+    dense_ffn_gpus: u32,
 ) -> f64 {
-    let dense_gpus = dense_ffn_gpus(model.has_experts(), parallelism);
     let tokens = f64::from(limits.max_num_batched_tokens);
     let mut widest = 0.0_f64;
     let mut previous = None;
@@ -79,7 +78,7 @@ fn widest_ffn(
         previous = Some(layer.ffn);
         let bytes = match layer.ffn {
             Ffn::Dense { intermediate_size } => {
-                let width = f64::from(intermediate_size.div_ceil(dense_gpus));
+                let width = f64::from(intermediate_size.div_ceil(dense_ffn_gpus));
                 // Gate and up in 16 bits, their product already in the format of the next matrix product.
                 tokens * width * (2.0 * BYTES + precision.activations.bytes_per_element())
             }

@@ -50,7 +50,7 @@ pub struct MemoryPlan {
     pub context_bytes: u64,
     /// One KV block over all layers of the stage.
     pub kv_block_bytes: u64,
-    /// KV blocks of every engine (attention data-parallel rank).
+    /// KV blocks of every engine (attention data-parallel rank), as vLLM reports them at start-up.
     pub kv_blocks: u64,
     /// Blocks that a request of `max_model_len` tokens needs.
     pub blocks_per_longest_request: u64,
@@ -90,11 +90,10 @@ pub fn capacity(
     limits: &EngineLimits,
     engine: &EngineMemory,
 ) -> MemoryPlan {
-    let weights = weights::WeightModel::new(model, parallelism, precision);
-    let peaks = activations::peaks(model, parallelism, precision, limits, engine);
-    let stage_gpus = parallelism.tp_attention * parallelism.dp_attention;
-    // Stages exchange activations through NCCL even where a stage is a single GPU.
-    let collective_bytes = engine.collective_bytes(stage_gpus.max(parallelism.pp.min(2)));
+    let dense_ffn_gpus = dense_ffn_gpus(model, parallelism);
+    let weights = weights::WeightModel::new(model, parallelism, precision, dense_ffn_gpus);
+    let peaks = activations::peaks(model, parallelism, precision, limits, engine, dense_ffn_gpus);
+    let collective_bytes = communicators(parallelism).map(|gpus| engine.collective_bytes(gpus)).sum();
     let elements_per_token = u64::from(model.attention.cached_elements_per_token(parallelism.tp_attention));
     let layer_block_bytes =
         (elements_per_token * u64::from(limits.block_size)) as f64 * precision.kv_cache.bytes_per_element();
@@ -137,4 +136,18 @@ pub fn capacity(
         }
     }
     worst
+}
+
+/// GPUs that share a dense FFN or a shared expert. In a model with experts only the routed experts follow the FFN
+/// domain; everything else stays with the attention's tensor-parallel group, as in vLLM.
+fn dense_ffn_gpus(model: &Model, parallelism: Parallelism) -> u32 {
+    if model.has_experts() { parallelism.tp_attention } else { parallelism.tp_ffn }
+}
+
+/// Sizes of the communicators that one GPU belongs to, each with buffers of its own: tensor parallelism, pipeline
+/// parallelism and, where attention is data-parallel, the FFN domain.
+fn communicators(parallelism: Parallelism) -> impl Iterator<Item = u32> {
+    let Parallelism { pp, tp_attention, dp_attention, .. } = parallelism;
+    let ffn_domain = if dp_attention > 1 { tp_attention * dp_attention } else { 1 };
+    [tp_attention, pp, ffn_domain].into_iter()
 }

@@ -147,7 +147,7 @@ fn a_tied_head_costs_nothing_unless_the_embedding_is_on_another_stage() {
     model.tied_embeddings = true;
     let weights = |pp: u32, stage: u32| {
         let parallelism = Parallelism { pp, ..tensor_parallel(1) };
-        weights::WeightModel::new(&model, parallelism, Precision::BF16).stage(stage_layers(32, pp, stage))
+        weights::WeightModel::new(&model, parallelism, Precision::BF16, 1).stage(stage_layers(32, pp, stage))
     };
     assert_eq!(weights(1, 0).lm_head, 0);
     assert_eq!(weights(2, 1).lm_head, weights(2, 0).embedding);
@@ -163,6 +163,20 @@ fn experts_are_divided_by_expert_and_tensor_parallelism() {
     // Attention is replicated over the data-parallel ranks.
     let attention = |parallelism| h100("qwen3-30b-a3b", parallelism).weights.attention;
     assert_eq!(attention(expert_parallel), attention(tensor_parallel(1)));
+}
+
+#[test]
+fn every_communicator_has_buffers_of_its_own() {
+    let engine = catalog().engine(DEFAULT_ENGINE).unwrap().memory;
+    let buffers = |pp, tp_attention, dp_attention| {
+        let parallelism =
+            Parallelism { pp, tp_attention, dp_attention, tp_ffn: 1, ep_ffn: tp_attention * dp_attention };
+        h100("qwen3-30b-a3b", parallelism).collective_bytes
+    };
+    assert_eq!(buffers(1, 1, 1), 0);
+    assert_eq!(buffers(1, 4, 1), engine.collective_bytes(4));
+    assert_eq!(buffers(2, 4, 1), engine.collective_bytes(4) + engine.collective_bytes(2));
+    assert_eq!(buffers(1, 2, 4), engine.collective_bytes(2) + engine.collective_bytes(8));
 }
 
 #[test]

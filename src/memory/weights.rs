@@ -36,12 +36,6 @@ impl WeightBytes {
     }
 }
 
-/// GPUs that share a dense FFN or a shared expert. In a model with experts only the routed experts follow the FFN
-/// domain; everything else stays with the attention's tensor-parallel group, as in vLLM.
-pub(crate) fn dense_ffn_gpus(model_has_experts: bool, parallelism: Parallelism) -> u32 {
-    if model_has_experts { parallelism.tp_attention } else { parallelism.tp_ffn }
-}
-
 /// Bytes of one layer, summed over a stage.
 #[derive(Clone, Copy, Default)]
 struct LayerBytes {
@@ -56,13 +50,14 @@ pub(super) struct WeightModel<'a> {
     parallelism: Parallelism,
     precision: Precision,
     attention_layer: u64,
+    /// GPUs that share a dense FFN or a shared expert.
     dense_ffn_gpus: u32,
     vocab_matrix: u64,
 }
 
 impl<'a> WeightModel<'a> {
     /// Precomputes what is the same in every layer.
-    pub(super) fn new(model: &'a Model, parallelism: Parallelism, precision: Precision) -> Self {
+    pub(super) fn new(model: &'a Model, parallelism: Parallelism, precision: Precision, dense_ffn_gpus: u32) -> Self {
         let tp = parallelism.tp_attention;
         let padded_vocab = model.vocab_size.next_multiple_of(VOCAB_PADDING);
         Self {
@@ -70,7 +65,7 @@ impl<'a> WeightModel<'a> {
             parallelism,
             precision,
             attention_layer: attention_bytes(model, tp, model.attention_weights(precision)),
-            dense_ffn_gpus: dense_ffn_gpus(model.has_experts(), parallelism),
+            dense_ffn_gpus,
             vocab_matrix: u64::from(padded_vocab.div_ceil(tp)) * u64::from(model.hidden_size) * BF16_BYTES,
         }
     }
