@@ -1,8 +1,20 @@
 //! The fidelity plane: operators, predictors and the step-cost grids compiled from them.
 
+pub mod bytes;
+pub mod card;
+pub mod fit;
+pub mod fitted;
+pub mod forest;
+pub mod import;
 pub mod operator;
+pub mod predictor;
+pub mod roofline;
+pub mod shape;
+pub mod table;
+pub mod train;
 
 pub use operator::{AttentionHeads, CollectiveKind, Operator};
+pub use predictor::{CostModel, Predictor};
 
 /// Where an estimate comes from, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
