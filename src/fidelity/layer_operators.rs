@@ -61,45 +61,29 @@ impl Sharding<'_> {
         });
         operators.extend(self.all_reduce(self.parallelism.tp_attention, tokens));
         operators.push(self.norm(tokens));
+        operators.extend(self.feed_forward(layer.ffn, tokens));
         operators
     }
 
-    /// Operators of one layer that depend on the tokens of the whole lock-step group.
+    /// Operators of one layer that depend on the tokens of the whole lock-step group: the routed experts.
     #[must_use]
     pub fn shared_operators(&self, layer: Layer, tokens: u32) -> Vec<Operator> {
-        let hidden = self.model.hidden_size;
-        let Parallelism { tp_ffn, ep_ffn, dp_attention, .. } = self.parallelism;
-        match layer.ffn {
-            Ffn::Dense { intermediate_size } => {
-                let mut operators = self.gated_mlp(tokens, intermediate_size.div_ceil(tp_ffn));
-                operators.extend(self.all_reduce(tp_ffn, tokens));
-                operators
-            }
-            Ffn::MixtureOfExperts { experts, top_k, expert_intermediate_size, shared_intermediate_size, .. } => {
-                let mut operators = vec![Operator::Gemm {
-                    tokens,
-                    n: experts,
-                    k: hidden,
-                    weights: NumberFormat::Bf16,
-                    activations: NumberFormat::Bf16,
-                }];
-                operators.push(Operator::GroupedGemm {
-                    tokens,
-                    hidden_size: hidden,
-                    intermediate_size: expert_intermediate_size.div_ceil(tp_ffn),
-                    top_k,
-                    experts,
-                    local_experts: experts.div_ceil(ep_ffn),
-                    weights: self.precision.weights,
-                    activations: self.precision.activations,
-                });
-                if shared_intermediate_size > 0 {
-                    operators.extend(self.gated_mlp(tokens, shared_intermediate_size.div_ceil(tp_ffn)));
-                }
-                operators.extend(self.expert_collectives(tokens, tp_ffn * ep_ffn, dp_attention));
-                operators
-            }
-        }
+        let Ffn::MixtureOfExperts { experts, top_k, expert_intermediate_size, .. } = layer.ffn else {
+            return Vec::new();
+        };
+        let Parallelism { tp_ffn, ep_ffn, .. } = self.parallelism;
+        let mut operators = vec![Operator::GroupedGemm {
+            tokens,
+            hidden_size: self.model.hidden_size,
+            intermediate_size: expert_intermediate_size.div_ceil(tp_ffn),
+            top_k,
+            experts,
+            local_experts: experts.div_ceil(ep_ffn),
+            weights: self.precision.weights,
+            activations: self.precision.activations,
+        }];
+        operators.extend(self.expert_collectives(tokens));
+        operators
     }
 
     /// Operators around the layers of the first stage: the embedding look-up.
@@ -204,9 +188,35 @@ impl Sharding<'_> {
         }
     }
 
+    /// What each attention rank computes for its own tokens, sharded like attention: a dense FFN, or router and shared
+    /// expert.
+    fn feed_forward(&self, ffn: Ffn, tokens: u32) -> Vec<Operator> {
+        let Parallelism { tp_attention, dp_attention, .. } = self.parallelism;
+        match ffn {
+            Ffn::Dense { intermediate_size } => {
+                let mut operators = self.gated_mlp(tokens, intermediate_size.div_ceil(tp_attention));
+                operators.extend(self.all_reduce(tp_attention, tokens));
+                operators
+            }
+            Ffn::MixtureOfExperts { experts, shared_intermediate_size, .. } => {
+                let mut operators = vec![self.gemm(tokens, experts, self.model.hidden_size, NumberFormat::Bf16)];
+                if shared_intermediate_size > 0 {
+                    operators.extend(self.gated_mlp(tokens, shared_intermediate_size.div_ceil(tp_attention)));
+                    // Within one rank group the all-reduce of the routed experts completes the shared one too.
+                    if dp_attention > 1 {
+                        operators.extend(self.all_reduce(tp_attention, tokens));
+                    }
+                }
+                operators
+            }
+        }
+    }
+
     /// Collectives around the experts. Without data-parallel attention every rank holds all tokens and one all-reduce
     /// combines; with it, tokens are gathered before and scattered after.
-    fn expert_collectives(&self, tokens: u32, group: u32, dp_attention: u32) -> Vec<Operator> {
+    fn expert_collectives(&self, tokens: u32) -> Vec<Operator> {
+        let Parallelism { tp_ffn, ep_ffn, dp_attention, .. } = self.parallelism;
+        let group = tp_ffn * ep_ffn;
         if dp_attention == 1 {
             return self.all_reduce(group, tokens).into_iter().collect();
         }

@@ -2,12 +2,24 @@
 
 pub mod grid;
 pub mod layer_operators;
-pub mod operator;
 pub mod step_cost;
+pub mod bytes;
+pub mod card;
+pub mod fit;
+pub mod fitted;
+pub mod forest;
+pub mod import;
+pub mod operator;
+pub mod predictor;
+pub mod roofline;
+pub mod shape;
+pub mod table;
+pub mod train;
 
 pub use layer_operators::Sharding;
 pub use operator::{AttentionHeads, CollectiveKind, Operator};
 pub use step_cost::{BatchShape, StepCost, StepLimits, StepLine};
+pub use predictor::{CostModel, Predictor};
 
 /// Where an estimate comes from, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

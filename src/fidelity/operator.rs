@@ -1,6 +1,7 @@
 //! The operators a model step is made of, each with the shape its time depends on.
 
 use crate::catalog::NumberFormat;
+pub use crate::network::CollectiveKind;
 
 /// One kernel, or one collective, on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,19 +96,4 @@ pub struct AttentionHeads {
     pub window: Option<u32>,
     /// Format of the cache.
     pub kv_cache: NumberFormat,
-}
-
-/// Collectives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CollectiveKind {
-    /// Sum over the group, result everywhere.
-    AllReduce,
-    /// Concatenation over the group, result everywhere.
-    AllGather,
-    /// Sum over the group, result scattered.
-    ReduceScatter,
-    /// Personalised exchange.
-    AllToAll,
-    /// One message from one GPU to another.
-    SendRecv,
 }

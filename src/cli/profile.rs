@@ -1,0 +1,181 @@
+//! `servescape profile`: import kernel measurements, fit predictors on them, show what a fitted profile is worth.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use crate::catalog::Gpu;
+use crate::diag::{Diagnostic, nearest};
+use crate::fidelity::card::{CARD_FILE, Card, DroppedRows};
+use crate::fidelity::import::{IMPORTERS, Importer, Measurements};
+use crate::fidelity::shape::Family;
+use crate::fidelity::train;
+use crate::units::format_count;
+
+/// Arguments of `servescape profile`.
+#[derive(Args, Debug)]
+pub struct ProfileArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ProfileCommand,
+}
+
+/// Steps from published measurements to a fitted profile.
+#[derive(Subcommand, Debug)]
+pub enum ProfileCommand {
+    /// Read measurements and report what is usable
+    Import(ImportArgs),
+    /// Fit predictors and write them with their card
+    Fit(FitArgs),
+    /// Print the card of a fitted profile as tables
+    Show(ShowArgs),
+}
+
+/// Where measurements are read from.
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// Folder with the measurements of one GPU
+    pub tables: PathBuf,
+    /// Engine and version whose kernels were measured
+    #[arg(long, default_value = "vllm-0.19")]
+    pub engine: String,
+    /// Kind of the measurements
+    #[arg(long, default_value = "aiconfigurator")]
+    pub format: String,
+}
+
+/// Arguments of `profile fit`.
+#[derive(Args, Debug)]
+pub struct FitArgs {
+    /// Where measurements are read from.
+    #[command(flatten)]
+    pub import: ImportArgs,
+    /// Measured GPU, by its catalogue name
+    #[arg(long)]
+    pub gpu: String,
+    /// Folder for the predictors and their card
+    #[arg(long)]
+    pub out: PathBuf,
+}
+
+/// Arguments of `profile show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// Folder of a fitted profile
+    pub profile: PathBuf,
+}
+
+/// Runs the verb; `find_gpu` looks a GPU up in the catalogue.
+///
+/// # Errors
+/// Unknown names, unreadable measurements, an unwritable folder.
+pub fn run(
+    args: &ProfileArgs,
+    find_gpu: &dyn Fn(&str) -> Result<Gpu, Diagnostic>,
+    out: &mut dyn Write,
+) -> Result<(), Diagnostic> {
+    match &args.command {
+        ProfileCommand::Import(args) => {
+            let measurements = import(args)?;
+            report_import(&measurements, out).map_err(unwritable)
+        }
+        ProfileCommand::Fit(args) => {
+            let card = fit(args, &find_gpu(&args.gpu)?)?;
+            report_card(&card, out).map_err(unwritable)
+        }
+        ProfileCommand::Show(args) => {
+            let card = Card::load(&args.profile.join(CARD_FILE))?;
+            report_card(&card, out).map_err(unwritable)
+        }
+    }
+}
+
+fn unwritable(error: std::io::Error) -> Diagnostic {
+    Diagnostic::new(format!("cannot write the report: {error}"))
+}
+
+/// Reads measurements with the importer that the arguments name.
+fn import(args: &ImportArgs) -> Result<Measurements, Diagnostic> {
+    let importer = find_importer(&args.format)?;
+    (importer.import)(&args.tables, &args.engine)
+}
+
+fn find_importer(name: &str) -> Result<&'static Importer, Diagnostic> {
+    IMPORTERS.iter().find(|importer| importer.name == name).ok_or_else(|| {
+        let unknown = Diagnostic::new(format!("there is no importer `{name}`"));
+        match nearest(name, IMPORTERS.iter().map(|importer| importer.name)) {
+            Some(close) => unknown.help(format!("did you mean `{close}`?")),
+            None => unknown,
+        }
+    })
+}
+
+/// Fits predictors and writes them; returns their card. The same measurements give the same bytes.
+///
+/// # Errors
+/// Unreadable measurements, or an unwritable folder.
+pub fn fit(args: &FitArgs, gpu: &Gpu) -> Result<Card, Diagnostic> {
+    let fitted = train::train(import(&args.import)?, gpu, &args.import.engine)?;
+    fs::create_dir_all(&args.out)
+        .map_err(|error| Diagnostic::new(format!("cannot create the folder `{}`: {error}", args.out.display())))?;
+    for (entry, family) in fitted.card.families.iter().zip(&fitted.families) {
+        write_file(&args.out.join(&entry.file), &family.to_bytes()?)?;
+    }
+    write_file(&args.out.join(CARD_FILE), fitted.card.to_toml()?.as_bytes())?;
+    Ok(fitted.card)
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
+    fs::write(path, bytes).map_err(|error| Diagnostic::new(format!("cannot write `{}`: {error}", path.display())))
+}
+
+/// Prints what was read and what was left out.
+fn report_import(measurements: &Measurements, out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(out, "{}\n{}\n", measurements.source, measurements.licence)?;
+    for family in Family::ALL {
+        let rows = measurements.rows.iter().filter(|row| Family::of(&row.operator) == Some(family)).count();
+        writeln!(out, "{:<18} {:>9} rows", family.name(), format_count(rows as u64))?;
+    }
+    report_dropped(&measurements.dropped, out)
+}
+
+fn report_dropped(dropped: &[DroppedRows], out: &mut dyn Write) -> std::io::Result<()> {
+    if !dropped.is_empty() {
+        writeln!(out, "\nleft out or merged:")?;
+    }
+    for DroppedRows { reason, rows, example } in dropped {
+        writeln!(out, "{:>9}  {reason}\n           e.g. {example}", format_count(*rows as u64))?;
+    }
+    Ok(())
+}
+
+/// Prints a card as Markdown tables: what was fitted, then the held-out errors.
+fn report_card(card: &Card, out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(out, "{} on {}: {} ({}; {})\n", card.engine, card.gpu.name, card.source, card.licence, card.attribution)?;
+    writeln!(out, "| family | rows | forest nodes | table cells | ranges |\n|---|---:|---:|---:|---|")?;
+    for entry in &card.families {
+        let [rows, nodes, cells] = [entry.rows, entry.nodes, entry.cells].map(|count| format_count(count as u64));
+        writeln!(out, "| {} | {rows} | {nodes} | {cells} | {} |", entry.name, entry.ranges)?;
+    }
+    writeln!(
+        out,
+        "\n| family | group | held out: whole | rows | p50 % | p90 % | p95 % | worst % |\n|---|---|---|---:|---:|---:|---:|---:|"
+    )?;
+    for entry in &card.errors {
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {:.1} |",
+            entry.family,
+            entry.group,
+            entry.held_out,
+            format_count(entry.rows as u64),
+            entry.p50,
+            entry.p90,
+            entry.p95,
+            entry.worst
+        )?;
+    }
+    report_dropped(&card.dropped, out)
+}

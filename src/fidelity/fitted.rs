@@ -1,0 +1,189 @@
+//! Fitted predictors of one GPU and engine version: one file per operator family, with a card.
+
+use std::fs;
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::bytes::{Corrupt, Reader, put_u16, put_u32};
+use super::card::{CARD_FILE, Card};
+use super::forest::Forest;
+use super::operator::Operator;
+use super::roofline::roofline_ns;
+use super::shape::{Family, Shape, format_code, shape};
+use super::table::ResidualTable;
+use crate::catalog::{Gpu, NumberFormat};
+use crate::diag::Diagnostic;
+
+/// First bytes of a predictor file; the last two are the version of its layout.
+const MAGIC: &[u8; 8] = b"svsfit\x00\x01";
+
+/// One forest and the residual tables that correct it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Weight and activation formats, or zeros.
+    pub key: [u8; 2],
+    /// Trend over all shapes.
+    pub forest: Forest,
+    /// Corrections, sorted by class.
+    pub tables: Vec<ResidualTable>,
+}
+
+impl Group {
+    /// ln(time / roofline) at a shape, and whether the shape lies within the measurements.
+    #[must_use]
+    pub fn residual(&self, shape: &Shape) -> (f64, bool) {
+        let (trend, in_box) = self.forest.predict(&shape.features);
+        match self.tables.binary_search_by(|table| table.class.cmp(&shape.class)) {
+            Ok(position) => {
+                let (correction, in_table) = self.tables[position].interpolate(&shape.coordinates);
+                (trend + correction, in_box && in_table)
+            }
+            Err(_) => (trend, in_box),
+        }
+    }
+}
+
+/// The predictor of one family.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FittedFamily {
+    /// Which family.
+    pub family: Family,
+    /// One per pair of formats, sorted by key.
+    pub groups: Vec<Group>,
+}
+
+impl FittedFamily {
+    /// ln(time / roofline) at a shape, and whether the shape lies within the measurements; `None` if nothing like it
+    /// was measured. A pair of formats that was not measured borrows the efficiency of the closest one that was.
+    #[must_use]
+    pub fn residual(&self, shape: &Shape) -> Option<(f64, bool)> {
+        if self.family == Family::Collective {
+            let group = self.groups.first()?;
+            group.tables.binary_search_by(|table| table.class.cmp(&shape.class)).ok()?;
+            return Some(group.residual(shape));
+        }
+        if let Some(group) = self.group(shape.group) {
+            return Some(group.residual(shape));
+        }
+        let eight_bits = [NumberFormat::Int8, NumberFormat::Nvfp4, NumberFormat::Mxfp4].map(format_code);
+        let closest = if eight_bits.contains(&shape.group[1]) { NumberFormat::Fp8 } else { NumberFormat::Bf16 };
+        let group = self.group([format_code(closest); 2])?;
+        Some((group.residual(shape).0, false))
+    }
+
+    fn group(&self, key: [u8; 2]) -> Option<&Group> {
+        self.groups.binary_search_by(|group| group.key.cmp(&key)).ok().map(|position| &self.groups[position])
+    }
+
+    /// The file form: magic, family, groups, checksum.
+    ///
+    /// # Errors
+    /// If a forest is too large for the file form.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Diagnostic> {
+        let mut out = MAGIC.to_vec();
+        out.push(self.family as u8);
+        out.push(self.groups.len() as u8);
+        for group in &self.groups {
+            out.extend_from_slice(&group.key);
+            group.forest.write(&mut out).map_err(|Corrupt(reason)| {
+                Diagnostic::new(format!("cannot store the `{}` predictor: {reason}", self.family.name()))
+            })?;
+            put_u16(&mut out, group.tables.len() as u16);
+            for table in &group.tables {
+                table.write(&mut out);
+            }
+        }
+        let checksum = xxh3_64(&out);
+        put_u32(&mut out, checksum as u32);
+        put_u32(&mut out, (checksum >> 32) as u32);
+        Ok(out)
+    }
+
+    /// Reads the file form.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let (body, checksum) =
+            bytes.split_last_chunk::<8>().ok_or(Corrupt("the file is too short to be a predictor"))?;
+        if !body.starts_with(MAGIC) {
+            return Err(Corrupt("the file is not a predictor of this version"));
+        }
+        if xxh3_64(body) != u64::from_le_bytes(*checksum) {
+            return Err(Corrupt("the checksum does not match: the file is damaged or cut short"));
+        }
+        let mut reader = Reader::new(&body[MAGIC.len()..]);
+        let code = usize::from(reader.u8()?);
+        let family = *Family::ALL.get(code).ok_or(Corrupt("the operator family is unknown"))?;
+        let count = reader.u8()?;
+        let groups = (0..count).map(|_| read_group(&mut reader)).collect::<Result<Vec<_>, _>>()?;
+        if reader.left() > 0 {
+            return Err(Corrupt("the file has more bytes than it declares"));
+        }
+        Ok(Self { family, groups })
+    }
+}
+
+fn read_group(reader: &mut Reader<'_>) -> Result<Group, Corrupt> {
+    let key = [reader.u8()?, reader.u8()?];
+    let forest = Forest::read(reader)?;
+    let count = reader.u16()?;
+    let tables = (0..count).map(|_| ResidualTable::read(reader)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Group { key, forest, tables })
+}
+
+/// Everything fitted for one GPU and engine version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FittedProfile {
+    /// Source, licence, ranges and errors.
+    pub card: Card,
+    /// The measured GPU, as it was known when the predictors were fitted: residuals are relative to its roofline.
+    pub gpu: Gpu,
+    families: Vec<FittedFamily>,
+}
+
+impl FittedProfile {
+    /// Puts a profile together; `families` in any order.
+    #[must_use]
+    pub fn new(card: Card, mut families: Vec<FittedFamily>) -> Self {
+        families.sort_by_key(|family| family.family);
+        Self { gpu: card.gpu.to_gpu(), card, families }
+    }
+
+    /// Reads the card of a folder and the predictor files that it lists.
+    ///
+    /// # Errors
+    /// A missing, unreadable or damaged file, named.
+    pub fn load(folder: &Path) -> Result<Self, Diagnostic> {
+        let card = Card::load(&folder.join(CARD_FILE))?;
+        let mut families = Vec::with_capacity(card.families.len());
+        for entry in &card.families {
+            let path = folder.join(&entry.file);
+            let bytes = fs::read(&path)
+                .map_err(|error| Diagnostic::new(format!("cannot read the predictor `{}`: {error}", path.display())))?;
+            let family = FittedFamily::from_bytes(&bytes).map_err(|Corrupt(reason)| {
+                Diagnostic::new(format!("cannot use the predictor `{}`: {reason}", path.display()))
+                    .help("restore the file from the repository, or fit it again with `servescape profile fit`")
+            })?;
+            families.push(family);
+        }
+        Ok(Self::new(card, families))
+    }
+
+    /// The families of this profile.
+    #[must_use]
+    pub fn families(&self) -> &[FittedFamily] {
+        &self.families
+    }
+
+    /// Time in nanoseconds of an operator on the measured GPU, and whether it lies within the measurements; `None` if
+    /// nothing like it was measured.
+    #[must_use]
+    pub fn predict(&self, operator: &Operator) -> Option<(f64, bool)> {
+        let shape = shape(operator, &self.gpu)?;
+        let position = self.families.binary_search_by_key(&shape.family, |family| family.family).ok()?;
+        let (residual, inside) = self.families[position].residual(&shape)?;
+        Some((roofline_ns(operator, &self.gpu) * libm::exp(residual), inside))
+    }
+}

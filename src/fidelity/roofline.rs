@@ -1,0 +1,259 @@
+//! Physics of one operator: arithmetic, memory traffic, thread blocks and launches, and the time they bound.
+//!
+//! time = launches + thread-block overhead + max(arithmetic / sustained rate, bytes / sustained bandwidth)
+//! (Williams, Waterman and Patterson, "Roofline", CACM 2009, with a floor). It never falls when a shape grows. Fitted
+//! predictors learn the residual ln(measured / roofline), so outside their measurements an estimate follows this file.
+
+use super::operator::{AttentionHeads, Operator};
+use crate::catalog::{Gpu, NumberFormat};
+use crate::network::{self, Network};
+
+/// Sustained share of the tensor-core peak in a large matrix product; H100 tables give 0.7 to 0.85 (boost clocks drop
+/// under load).
+const GEMM_EFFICIENCY: f64 = 0.80;
+/// The same for grouped products: tiles of an expert are rarely full.
+const GROUPED_GEMM_EFFICIENCY: f64 = 0.60;
+/// The same for the two chained products of prefill attention (FlashAttention-3, arXiv 2407.08608: 0.65 to 0.75).
+const PREFILL_EFFICIENCY: f64 = 0.65;
+/// The same for decode attention, whose query tile is mostly padding.
+const DECODE_EFFICIENCY: f64 = 0.50;
+/// Sustained share of the memory bandwidth in weight-streaming kernels.
+const GEMM_BANDWIDTH_EFFICIENCY: f64 = 0.90;
+/// Sustained share of the memory bandwidth in attention and elementwise kernels.
+const BANDWIDTH_EFFICIENCY: f64 = 0.85;
+/// Shortest kernel on the GPU, in nanoseconds: 2.4 us is the smallest GEMM of the H100 tables.
+const KERNEL_FLOOR_NS: f64 = 2_500.0;
+/// Floor of an attention layer (scheduling metadata, attention, combination of splits), in nanoseconds.
+const ATTENTION_FLOOR_NS: f64 = 6_000.0;
+/// Floor of a routed-expert block: sort, two grouped products, activation, combination; in nanoseconds.
+const GROUPED_GEMM_FLOOR_NS: f64 = 16_000.0;
+/// Prologue and epilogue of one attention thread block, in nanoseconds; from the slope of the H100 decode table over
+/// batch at the shortest context.
+const ATTENTION_BLOCK_NS: f64 = 3_200.0;
+/// Rows of one query tile in decode attention: the smallest of the tensor cores' warp-group product (Hopper `wgmma`).
+const DECODE_TILE_ROWS: u32 = 64;
+/// Rows of one query tile in prefill attention.
+const PREFILL_TILE_ROWS: f64 = 128.0;
+
+/// What bounds the time of one operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Arithmetic operations, padding of the tiles included where the hardware cannot skip it.
+    pub flops: f64,
+    /// Bytes moved to or from memory.
+    pub bytes: f64,
+    /// Thread blocks per streaming multiprocessor; zero where their overhead is negligible.
+    pub blocks_per_sm: f64,
+}
+
+/// Arithmetic peak for inputs of this format, in FLOP/s. Formats that the hardware cannot multiply are widened to the
+/// next one it can: fp8 to bf16, fp4 to fp8, integer 4-bit weights to bf16.
+#[must_use]
+pub fn peak_flops(format: NumberFormat, gpu: &Gpu) -> f64 {
+    let fp8 = gpu.fp8_flops.unwrap_or(gpu.bf16_flops);
+    match format {
+        NumberFormat::Bf16 | NumberFormat::Int4 => gpu.bf16_flops,
+        NumberFormat::Fp8 | NumberFormat::Fp8Block => fp8,
+        NumberFormat::Int8 => gpu.int8_flops,
+        NumberFormat::Nvfp4 | NumberFormat::Mxfp4 => gpu.fp4_flops.unwrap_or(fp8),
+    }
+}
+
+/// Pairs of (query, key) that a causal chunk of `chunk` tokens after `context` cached ones attends to, with an
+/// optional sliding window: the sum over i = 1..chunk of min(context + i, window).
+#[must_use]
+pub fn causal_pairs(chunk: f64, context: f64, window: Option<u32>) -> f64 {
+    let full = |tokens: f64| tokens * context + tokens * (tokens + 1.0) / 2.0;
+    let Some(window) = window.map(f64::from) else { return full(chunk) };
+    let growing = (window - context).clamp(0.0, chunk);
+    full(growing) + (chunk - growing) * window
+}
+
+/// Mean number of routed experts that at least one of `tokens` tokens reaches, of `local` held here out of `experts`,
+/// when routing is uniform.
+#[must_use]
+pub fn active_experts(tokens: f64, top_k: f64, experts: f64, local: f64) -> f64 {
+    let miss = (1.0 - top_k / experts).max(0.0);
+    local * (1.0 - libm::pow(miss, tokens))
+}
+
+/// Arithmetic, bytes and thread blocks of one operator on `gpu`; zero arithmetic for collectives, which the network
+/// model times.
+#[must_use]
+pub fn work(operator: &Operator, gpu: &Gpu) -> Work {
+    match *operator {
+        Operator::Gemm { tokens, n, k, weights, activations } => {
+            let (m, n, k) = (f64::from(tokens), f64::from(n), f64::from(k));
+            let bytes = n * k * weights.bytes_per_element() + m * k * activations.bytes_per_element() + 2.0 * m * n;
+            Work { flops: 2.0 * m * n * k, bytes, blocks_per_sm: 0.0 }
+        }
+        Operator::PrefillAttention { batch, chunk_tokens, context_tokens, heads } => {
+            prefill_work(f64::from(batch), f64::from(chunk_tokens), f64::from(context_tokens), &heads, gpu)
+        }
+        Operator::DecodeAttention { batch, context_tokens, heads } => {
+            decode_work(f64::from(batch), context_tokens, &heads, gpu)
+        }
+        Operator::GroupedGemm {
+            tokens,
+            hidden_size,
+            intermediate_size,
+            top_k,
+            experts,
+            local_experts,
+            weights,
+            activations,
+        } => {
+            let (tokens, top_k) = (f64::from(tokens), f64::from(top_k));
+            let (experts, local) = (f64::from(experts), f64::from(local_experts));
+            let parameters = 3.0 * f64::from(hidden_size) * f64::from(intermediate_size);
+            let rows = tokens * top_k * local / experts;
+            let row_elements = 2.0 * f64::from(hidden_size) + 3.0 * f64::from(intermediate_size);
+            let bytes = active_experts(tokens, top_k, experts, local) * parameters * weights.bytes_per_element()
+                + rows * row_elements * activations.bytes_per_element().max(1.0);
+            Work { flops: 2.0 * rows * parameters, bytes, blocks_per_sm: 0.0 }
+        }
+        Operator::Streaming { bytes, .. } => Work { bytes, ..Work::default() },
+        Operator::Collective { .. } => Work::default(),
+    }
+}
+
+fn prefill_work(batch: f64, chunk: f64, context: f64, heads: &AttentionHeads, gpu: &Gpu) -> Work {
+    let (query, kv) = (f64::from(heads.query), f64::from(heads.kv));
+    let widths = f64::from(heads.qk_dim + heads.v_dim);
+    let span = heads.window.map_or(context, |window| context.min(f64::from(window)));
+    let cache = (span + chunk) * f64::from(heads.cached_elements_per_token) * heads.kv_cache.bytes_per_element();
+    let tiles = batch * kv * libm::ceil(chunk * query / kv / PREFILL_TILE_ROWS);
+    Work {
+        flops: 2.0 * batch * causal_pairs(chunk, context, heads.window) * query * widths,
+        bytes: batch * (cache + 2.0 * chunk * query * widths),
+        blocks_per_sm: (tiles / f64::from(gpu.sm_count)).max(1.0),
+    }
+}
+
+fn decode_work(batch: f64, context: f64, heads: &AttentionHeads, gpu: &Gpu) -> Work {
+    let span = heads.window.map_or(context, |window| context.min(f64::from(window)));
+    let widths = f64::from(heads.qk_dim + heads.v_dim);
+    let tiles = heads.query.div_ceil(heads.kv.max(1)).div_ceil(DECODE_TILE_ROWS) * heads.kv;
+    let padded_queries = f64::from(heads.query.max(DECODE_TILE_ROWS * heads.kv));
+    let cache = span * f64::from(heads.cached_elements_per_token) * heads.kv_cache.bytes_per_element();
+    Work {
+        flops: 2.0 * batch * span * padded_queries * widths,
+        bytes: batch * (cache + 2.0 * f64::from(heads.query) * widths),
+        blocks_per_sm: (batch * f64::from(tiles) / f64::from(gpu.sm_count)).max(1.0),
+    }
+}
+
+/// Time in nanoseconds of one operator by the roofline with default efficiencies; collectives by the default network
+/// model. Positive, finite for finite shapes, and never smaller for a larger shape.
+#[must_use]
+pub fn roofline_ns(operator: &Operator, gpu: &Gpu) -> f64 {
+    let Work { flops, bytes, blocks_per_sm } = work(operator, gpu);
+    let bound = |floor_ns: f64, rate: f64, bandwidth_efficiency: f64| {
+        let arithmetic = flops / rate * 1e9;
+        let traffic = bytes / (gpu.memory_bytes_per_second * bandwidth_efficiency) * 1e9;
+        floor_ns + blocks_per_sm * ATTENTION_BLOCK_NS + arithmetic.max(traffic)
+    };
+    let bf16 = peak_flops(NumberFormat::Bf16, gpu);
+    match *operator {
+        Operator::Gemm { activations, .. } => {
+            bound(KERNEL_FLOOR_NS, peak_flops(activations, gpu) * GEMM_EFFICIENCY, GEMM_BANDWIDTH_EFFICIENCY)
+        }
+        Operator::PrefillAttention { .. } => bound(ATTENTION_FLOOR_NS, bf16 * PREFILL_EFFICIENCY, BANDWIDTH_EFFICIENCY),
+        Operator::DecodeAttention { .. } => bound(ATTENTION_FLOOR_NS, bf16 * DECODE_EFFICIENCY, BANDWIDTH_EFFICIENCY),
+        Operator::GroupedGemm { activations, .. } => bound(
+            GROUPED_GEMM_FLOOR_NS,
+            peak_flops(activations, gpu) * GROUPED_GEMM_EFFICIENCY,
+            GEMM_BANDWIDTH_EFFICIENCY,
+        ),
+        Operator::Streaming { kernels, .. } => bound(KERNEL_FLOOR_NS * f64::from(kernels), bf16, BANDWIDTH_EFFICIENCY),
+        Operator::Collective { kind, bytes, gpus, .. } => {
+            network::alpha_beta::AlphaBeta.collective_ns(kind, bytes, gpus, gpu)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::test_gpus;
+
+    fn gemm(tokens: u32, n: u32, k: u32, format: NumberFormat) -> Operator {
+        Operator::Gemm { tokens, n, k, weights: format, activations: format }
+    }
+
+    fn heads(window: Option<u32>) -> AttentionHeads {
+        AttentionHeads {
+            query: 16,
+            kv: 2,
+            qk_dim: 128,
+            v_dim: 128,
+            cached_elements_per_token: 512,
+            window,
+            kv_cache: NumberFormat::Bf16,
+        }
+    }
+
+    #[test]
+    fn gemm_by_hand() {
+        let gpu = test_gpus::h100_sxm();
+        let work = work(&gemm(16, 8192, 4096, NumberFormat::Bf16), &gpu);
+        assert_eq!(work.flops, 2.0 * 16.0 * 8192.0 * 4096.0);
+        assert_eq!(work.bytes, 2.0 * (8192.0 * 4096.0 + 16.0 * 4096.0 + 16.0 * 8192.0));
+        let time = roofline_ns(&gemm(16, 8192, 4096, NumberFormat::Bf16), &gpu);
+        assert!((time - (KERNEL_FLOOR_NS + work.bytes / (3.35e12 * 0.9) * 1e9)).abs() < 1e-6);
+        assert!(
+            roofline_ns(&gemm(8192, 8192, 4096, NumberFormat::Fp8), &gpu)
+                < 0.6 * roofline_ns(&gemm(8192, 8192, 4096, NumberFormat::Bf16), &gpu)
+        );
+    }
+
+    #[test]
+    fn causal_pairs_equal_the_sum() {
+        for (chunk, context, window) in
+            [(5u32, 0u32, None), (7, 3, None), (7, 3, Some(5)), (4, 9, Some(5)), (3, 0, Some(8))]
+        {
+            let sum: u32 = (1..=chunk).map(|i| (context + i).min(window.unwrap_or(u32::MAX))).sum();
+            assert_eq!(causal_pairs(f64::from(chunk), f64::from(context), window), f64::from(sum));
+        }
+    }
+
+    #[test]
+    fn every_growing_shape_costs_no_less() {
+        for gpu in [test_gpus::h100_sxm(), test_gpus::h20(), test_gpus::l40s()] {
+            let steps = (0..18).map(|e| 1u32 << e);
+            let families: Vec<Box<dyn Fn(u32) -> Operator>> = vec![
+                Box::new(|x| gemm(x, 4096, 4096, NumberFormat::Fp8)),
+                Box::new(|x| gemm(64, x, 4096, NumberFormat::Bf16)),
+                Box::new(|x| Operator::PrefillAttention {
+                    batch: 2,
+                    chunk_tokens: x,
+                    context_tokens: 100,
+                    heads: heads(None),
+                }),
+                Box::new(|x| Operator::PrefillAttention {
+                    batch: 2,
+                    chunk_tokens: 64,
+                    context_tokens: x,
+                    heads: heads(Some(128)),
+                }),
+                Box::new(|x| Operator::DecodeAttention { batch: x, context_tokens: 100.5, heads: heads(None) }),
+                Box::new(|x| Operator::DecodeAttention { batch: 8, context_tokens: f64::from(x), heads: heads(None) }),
+                Box::new(|x| Operator::Streaming { bytes: f64::from(x), kernels: 2 }),
+                Box::new(|x| Operator::GroupedGemm {
+                    tokens: x,
+                    hidden_size: 2048,
+                    intermediate_size: 768,
+                    top_k: 8,
+                    experts: 128,
+                    local_experts: 32,
+                    weights: NumberFormat::Fp8,
+                    activations: NumberFormat::Fp8,
+                }),
+            ];
+            for family in &families {
+                let times: Vec<f64> = steps.clone().map(|x| roofline_ns(&family(x), &gpu)).collect();
+                assert!(times.windows(2).all(|w| w[0] <= w[1] && w[1].is_finite()), "{:?}: {times:?}", family(1));
+            }
+        }
+    }
+}

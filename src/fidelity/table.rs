@@ -1,0 +1,189 @@
+//! Residual tables: at every measured shape, what is left of ln(measured / roofline) after the forest.
+//!
+//! Forest plus interpolated residual is exact (to the rounding of a cell) where a kernel was measured, and between two
+//! measurements keeps the steps of tiles and waves that the forest has learnt.
+
+use super::bytes::{Corrupt, Reader, put_f32, put_u16, put_u32};
+use super::shape::{CLASS_LENGTH, MAX_AXES};
+
+/// Mark of a cell without a measurement.
+const MISSING: i8 = i8::MIN;
+/// Most cells that are read; a bound on the memory that a damaged file can ask for.
+const MAX_CELLS: usize = 1 << 24;
+
+/// One table: all measurements of one class, on a grid of up to [`MAX_AXES`] logarithmic axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResidualTable {
+    /// The class it belongs to.
+    pub class: [u32; CLASS_LENGTH],
+    axes: [Vec<f32>; MAX_AXES],
+    /// Residual of a cell is its value times this.
+    step: f32,
+    /// Row-major, last axis fastest.
+    cells: Vec<i8>,
+}
+
+/// Position of a coordinate on an axis: the cell below and the weight of the next one.
+struct Position {
+    index: usize,
+    fraction: f64,
+    inside: bool,
+}
+
+impl ResidualTable {
+    /// Builds the table of one class from (coordinates, residual) pairs; later duplicates win.
+    #[must_use]
+    pub fn new(class: [u32; CLASS_LENGTH], points: &[([f64; MAX_AXES], f64)]) -> Self {
+        let axes: [Vec<f32>; MAX_AXES] = std::array::from_fn(|axis| {
+            let mut values: Vec<f32> = points.iter().map(|(coordinates, _)| coordinates[axis] as f32).collect();
+            values.sort_unstable_by(f32::total_cmp);
+            values.dedup();
+            values
+        });
+        let largest = points.iter().map(|(_, residual)| residual.abs()).fold(1e-3, f64::max);
+        let step = (largest / 127.0) as f32;
+        let mut table = Self { class, cells: vec![MISSING; axes.iter().map(Vec::len).product()], axes, step };
+        for (coordinates, residual) in points {
+            let at =
+                std::array::from_fn(|axis| table.axes[axis].partition_point(|value| *value < coordinates[axis] as f32));
+            let cell = table.cell(at);
+            table.cells[cell] = libm::round(residual / f64::from(step)).clamp(-127.0, 127.0) as i8;
+        }
+        table
+    }
+
+    fn cell(&self, at: [usize; MAX_AXES]) -> usize {
+        at.iter().zip(&self.axes).fold(0, |cell, (index, axis)| cell * axis.len() + index)
+    }
+
+    /// Number of cells, measured or not.
+    #[must_use]
+    pub fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Smallest and largest value on each axis, as logarithms.
+    pub fn range(&self) -> impl Iterator<Item = (f32, f32)> {
+        self.axes.iter().map(|axis| (axis[0], axis[axis.len() - 1]))
+    }
+
+    /// Multilinear interpolation over the measured corners of the enclosing cell, and whether every corner was
+    /// measured. Outside the grid the nearest edge answers; zero where nothing near was measured.
+    #[must_use]
+    pub fn interpolate(&self, coordinates: &[f64; MAX_AXES]) -> (f64, bool) {
+        let positions: [Position; MAX_AXES] =
+            std::array::from_fn(|axis| locate(&self.axes[axis], coordinates[axis] as f32));
+        let mut inside = positions.iter().all(|position| position.inside);
+        let (mut sum, mut total) = (0.0, 0.0);
+        for corner in 0..1usize << MAX_AXES {
+            let mut weight = 1.0;
+            let at = std::array::from_fn(|axis| {
+                let upper = corner >> axis & 1;
+                let Position { index, fraction, .. } = positions[axis];
+                weight *= if upper == 1 { fraction } else { 1.0 - fraction };
+                index + upper
+            });
+            if weight == 0.0 {
+                continue;
+            }
+            match self.cells[self.cell(at)] {
+                MISSING => inside = false,
+                value => {
+                    sum += weight * f64::from(value);
+                    total += weight;
+                }
+            }
+        }
+        (if total > 0.0 { sum / total * f64::from(self.step) } else { 0.0 }, inside)
+    }
+
+    /// Appends the file form.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        for value in self.class {
+            put_u32(out, value);
+        }
+        for axis in &self.axes {
+            put_u16(out, axis.len() as u16);
+            for value in axis {
+                put_f32(out, *value);
+            }
+        }
+        put_f32(out, self.step);
+        out.extend(self.cells.iter().map(|cell| *cell as u8));
+    }
+
+    /// Reads the file form.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, Corrupt> {
+        let mut class = [0; CLASS_LENGTH];
+        for value in &mut class {
+            *value = reader.u32()?;
+        }
+        let mut axes: [Vec<f32>; MAX_AXES] = Default::default();
+        for axis in &mut axes {
+            let length = reader.u16()?;
+            *axis = (0..length).map(|_| reader.f32()).collect::<Result<_, _>>()?;
+            if axis.is_empty() || axis.windows(2).any(|pair| pair[0] >= pair[1]) || axis.iter().any(|v| v.is_nan()) {
+                return Err(Corrupt("an axis is not increasing"));
+            }
+        }
+        let step = reader.f32()?;
+        let count: usize = axes.iter().map(Vec::len).product();
+        if count > MAX_CELLS || !step.is_finite() {
+            return Err(Corrupt("a table is too large"));
+        }
+        let cells = reader.take(count)?.iter().map(|byte| *byte as i8).collect();
+        Ok(Self { class, axes, step, cells })
+    }
+}
+
+fn locate(axis: &[f32], value: f32) -> Position {
+    let above = axis.partition_point(|edge| *edge <= value);
+    if above == 0 {
+        return Position { index: 0, fraction: 0.0, inside: false };
+    }
+    let index = above - 1;
+    if index + 1 == axis.len() {
+        return Position { index, fraction: 0.0, inside: value == axis[index] };
+    }
+    let fraction = f64::from(value - axis[index]) / f64::from(axis[index + 1] - axis[index]);
+    Position { index, fraction, inside: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> ResidualTable {
+        let points = [([0.0, 0.0, 0.0], 0.0), ([1.0, 0.0, 0.0], 0.127), ([0.0, 2.0, 0.0], -0.127)];
+        ResidualTable::new([7; CLASS_LENGTH], &points)
+    }
+
+    #[test]
+    fn exact_at_points_linear_between_clamped_outside() {
+        let table = table();
+        let near = |(value, inside): (f64, bool), expected: (f64, bool)| {
+            assert!((value - expected.0).abs() < 1e-6 && inside == expected.1, "{value} {inside} {expected:?}");
+        };
+        near(table.interpolate(&[1.0, 0.0, 0.0]), (0.127, true));
+        near(table.interpolate(&[0.5, 0.0, 0.0]), (0.0635, true));
+        near(table.interpolate(&[0.0, 1.0, 0.0]), (-0.0635, true));
+        near(table.interpolate(&[5.0, 0.0, 0.0]), (0.127, false));
+        // The corner (1, 2) was not measured: the nearest measured corners answer, flagged.
+        let (value, inside) = table.interpolate(&[0.5, 1.0, 0.0]);
+        assert!(!inside && value.abs() < 0.127);
+        near(table.interpolate(&[1.0, 2.0, 0.0]), (0.0, false));
+    }
+
+    #[test]
+    fn survives_the_file_form_and_rejects_every_truncation() {
+        let mut bytes = Vec::new();
+        table().write(&mut bytes);
+        assert_eq!(ResidualTable::read(&mut Reader::new(&bytes)).unwrap(), table());
+        for length in 0..bytes.len() {
+            assert!(ResidualTable::read(&mut Reader::new(&bytes[..length])).is_err());
+        }
+    }
+}

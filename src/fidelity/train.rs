@@ -1,0 +1,274 @@
+//! From measurements to a fitted profile: merge repeats, drop implausible rows, fit, and measure the error on shapes
+//! that were held out.
+
+use std::collections::BTreeMap;
+
+use super::card::{Card, DroppedRows, ErrorEntry, FamilyEntry, GpuFacts};
+use super::fit::{ForestSettings, fit_forest};
+use super::fitted::{FittedFamily, Group};
+use super::import::{Measurement, Measurements};
+use super::operator::Operator;
+use super::roofline::roofline_ns;
+use super::shape::{CLASS_LENGTH, Family, MAX_AXES, MAX_FEATURES, Shape, Split, shape};
+use super::table::ResidualTable;
+use crate::catalog::{Gpu, NumberFormat};
+use crate::diag::Diagnostic;
+use crate::network::CollectiveKind;
+use crate::rng::Stream;
+
+/// A row this far from its group's median of ln(measured / roofline), a factor of 20, is a failed measurement.
+const IMPLAUSIBLE: f64 = 3.0;
+/// Repeats of one shape that differ by more than this factor are named on the card.
+const DISAGREEMENT: f64 = 1.25;
+/// One in so many keys is held out, by a hash of the key.
+const HELD_OUT_ONE_IN: u64 = 7;
+
+/// One usable measurement.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    operator: Operator,
+    latency_ns: f64,
+    shape: Shape,
+    /// ln(measured / roofline).
+    target: f64,
+}
+
+/// Everything `profile fit` writes.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// The card.
+    pub card: Card,
+    /// The predictors, in the order of [`Family::ALL`].
+    pub families: Vec<FittedFamily>,
+}
+
+/// Sizes that balance error on held-out shapes against bytes; doubling the trees gains less than 0.1 points of p50.
+fn settings(family: Family) -> ForestSettings {
+    match family {
+        Family::Gemm => ForestSettings { trees: 16, min_leaf: 12 },
+        Family::PrefillAttention | Family::DecodeAttention => ForestSettings { trees: 12, min_leaf: 6 },
+        Family::GroupedGemm => ForestSettings { trees: 12, min_leaf: 8 },
+        Family::Collective => ForestSettings { trees: 0, min_leaf: 1 },
+    }
+}
+
+/// Fits every family that has measurements.
+///
+/// # Errors
+/// If there is nothing to fit, or a fit fails.
+pub fn train(measurements: Measurements, gpu: &Gpu, engine: &str) -> Result<Fitted, Diagnostic> {
+    let mut card = Card {
+        engine: engine.to_owned(),
+        source: measurements.source,
+        licence: measurements.licence,
+        attribution: measurements.attribution,
+        gpu: GpuFacts::of(gpu),
+        families: Vec::new(),
+        dropped: measurements.dropped,
+        errors: Vec::new(),
+    };
+    let rows = usable_rows(&measurements.rows, gpu, &mut card.dropped);
+    let mut families = Vec::new();
+    for family in Family::ALL {
+        let rows: Vec<Row> = rows.iter().filter(|row| row.shape.family == family).copied().collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let fitted = fit_family(family, &rows)?;
+        card.families.push(describe(&fitted, &rows));
+        for split in family.splits() {
+            card.errors.extend(held_out_errors(family, &rows, split)?);
+        }
+        families.push(fitted);
+    }
+    if families.is_empty() {
+        return Err(Diagnostic::new("there are no measurements to fit"));
+    }
+    Ok(Fitted { card, families })
+}
+
+/// Shapes and targets of the measurements, repeats merged by their median, failed measurements dropped.
+fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<DroppedRows>) -> Vec<Row> {
+    let mut repeats: BTreeMap<String, (Operator, Vec<f64>)> = BTreeMap::new();
+    for Measurement { operator, latency_ns } in measurements {
+        let entry = repeats.entry(format!("{operator:?}")).or_insert_with(|| (*operator, Vec::new()));
+        entry.1.push(*latency_ns);
+    }
+    let mut merged = Tally::new("merged into the median of repeats of the same shape");
+    let mut disagreeing = Tally::new("shapes whose repeats differ by more than 25 % (the median is used)");
+    let mut rows = Vec::with_capacity(repeats.len());
+    for (name, (operator, mut times)) in repeats {
+        times.sort_unstable_by(f64::total_cmp);
+        let latency_ns = (times[(times.len() - 1) / 2] + times[times.len() / 2]) / 2.0;
+        merged.add(times.len() - 1, &name);
+        if times[times.len() - 1] > DISAGREEMENT * times[0] {
+            disagreeing.add(1, &name);
+        }
+        if let Some(shape) = shape(&operator, gpu) {
+            rows.push(Row { operator, latency_ns, shape, target: libm::log(latency_ns / roofline_ns(&operator, gpu)) });
+        }
+    }
+    let medians = medians(&rows);
+    let mut implausible = Tally::new("more than 20 times off the other rows of the same kind");
+    rows.retain(|row| {
+        let keep = (row.target - medians[&(row.shape.family, row.shape.group)]).abs() <= IMPLAUSIBLE;
+        if !keep {
+            implausible.add(1, &format!("{:?}: {} ns", row.operator, row.latency_ns));
+        }
+        keep
+    });
+    dropped.extend([merged, disagreeing, implausible].into_iter().filter_map(Tally::finish));
+    rows
+}
+
+/// Counts rows of one kind and keeps the first as the example.
+struct Tally(DroppedRows);
+
+impl Tally {
+    fn new(reason: &str) -> Self {
+        Self(DroppedRows { reason: reason.to_owned(), rows: 0, example: String::new() })
+    }
+
+    fn add(&mut self, rows: usize, example: &str) {
+        if rows > 0 && self.0.rows == 0 {
+            example.clone_into(&mut self.0.example);
+        }
+        self.0.rows += rows;
+    }
+
+    fn finish(self) -> Option<DroppedRows> {
+        (self.0.rows > 0).then_some(self.0)
+    }
+}
+
+fn medians(rows: &[Row]) -> BTreeMap<(Family, [u8; 2]), f64> {
+    let mut targets: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        targets.entry((row.shape.family, row.shape.group)).or_default().push(row.target);
+    }
+    let median = |mut values: Vec<f64>| {
+        values.sort_unstable_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    targets.into_iter().map(|(key, values)| (key, median(values))).collect()
+}
+
+/// Fits one family: per group a forest on the targets, per class a table of what the forest leaves.
+fn fit_family(family: Family, rows: &[Row]) -> Result<FittedFamily, Diagnostic> {
+    let mut by_group: BTreeMap<[u8; 2], Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        by_group.entry(row.shape.group).or_default().push(row);
+    }
+    let groups = by_group.into_iter().map(|(key, rows)| fit_group(family, key, &rows)).collect::<Result<_, _>>()?;
+    Ok(FittedFamily { family, groups })
+}
+
+fn fit_group(family: Family, key: [u8; 2], rows: &[&Row]) -> Result<Group, Diagnostic> {
+    let features: Vec<[f32; MAX_FEATURES]> = rows.iter().map(|row| row.shape.features).collect();
+    let targets: Vec<f64> = rows.iter().map(|row| row.target).collect();
+    let forest = fit_forest(&features, family.feature_names().len(), &targets, settings(family))?;
+    let mut residuals: BTreeMap<[u32; CLASS_LENGTH], Vec<([f64; MAX_AXES], f64)>> = BTreeMap::new();
+    for row in rows {
+        let residual = row.target - forest.predict(&row.shape.features).0;
+        residuals.entry(row.shape.class).or_default().push((row.shape.coordinates, residual));
+    }
+    let tables = residuals.iter().map(|(class, points)| ResidualTable::new(*class, points)).collect();
+    Ok(Group { key, forest, tables })
+}
+
+/// Fits without the held-out keys of a split and measures the error on them, per reported group.
+fn held_out_errors(family: Family, rows: &[Row], split: &Split) -> Result<Vec<ErrorEntry>, Diagnostic> {
+    let keys: BTreeMap<[u32; 5], ()> = rows.iter().map(|row| ((split.key)(&row.operator), ())).collect();
+    let ends = [keys.first_key_value(), keys.last_key_value()].map(|end| end.map(|(key, ())| *key));
+    let is_held_out = |row: &Row| {
+        let key = (split.key)(&row.operator);
+        let at_end = split.keep_ends && ends.contains(&Some(key));
+        let index = key.iter().fold(0u64, |hash, part| hash.wrapping_mul(1_000_003).wrapping_add(u64::from(*part)));
+        !at_end && Stream::new(0, split.name, index).below(HELD_OUT_ONE_IN) == 0
+    };
+    let (held, kept): (Vec<Row>, Vec<Row>) = rows.iter().copied().partition(is_held_out);
+    if held.is_empty() || kept.is_empty() {
+        return Ok(Vec::new());
+    }
+    let fitted = fit_family(family, &kept)?;
+    let mut errors: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for row in &held {
+        if let Some((residual, _)) = fitted.residual(&row.shape) {
+            let error = (libm::exp(residual - row.target) - 1.0).abs() * 100.0;
+            errors.entry(reported_group(&row.operator)).or_default().push(error);
+        }
+    }
+    Ok(errors.into_iter().map(|(group, errors)| summarise(family, group, split, errors)).collect())
+}
+
+fn summarise(family: Family, group: String, split: &Split, mut errors: Vec<f64>) -> ErrorEntry {
+    errors.sort_unstable_by(f64::total_cmp);
+    let at = |percent: usize| {
+        let error = errors[(errors.len() * percent).div_ceil(100).max(1) - 1];
+        libm::round(error * 100.0) / 100.0
+    };
+    ErrorEntry {
+        family: family.name().to_owned(),
+        group,
+        held_out: split.name.to_owned(),
+        rows: errors.len(),
+        p50: at(50),
+        p90: at(90),
+        p95: at(95),
+        worst: at(100),
+    }
+}
+
+/// The group that an operator's error is reported under.
+#[must_use]
+pub fn reported_group(operator: &Operator) -> String {
+    let formats = |weights: NumberFormat, activations: NumberFormat| {
+        if weights == activations {
+            weights.name().to_owned()
+        } else {
+            format!("{} weights, {} inputs", weights.name(), activations.name())
+        }
+    };
+    match *operator {
+        Operator::Gemm { weights, activations, .. } | Operator::GroupedGemm { weights, activations, .. } => {
+            formats(weights, activations)
+        }
+        Operator::PrefillAttention { heads, .. } | Operator::DecodeAttention { heads, .. } => {
+            let window = if heads.window.is_some() { ", window" } else { "" };
+            format!("{} cache{window}", heads.kv_cache.name())
+        }
+        Operator::Collective { kind: CollectiveKind::AllReduce, graph, .. } => {
+            format!("all_reduce, {}", if graph { "graph" } else { "eager" })
+        }
+        Operator::Collective { kind, .. } => kind.name().to_owned(),
+        Operator::Streaming { .. } => "all".to_owned(),
+    }
+}
+
+/// The card's entry of a fitted family.
+fn describe(fitted: &FittedFamily, rows: &[Row]) -> FamilyEntry {
+    let axes: &[&str] = match fitted.family {
+        Family::Gemm => &["tokens", "n", "k"],
+        Family::PrefillAttention => &["batch", "length"],
+        Family::DecodeAttention => &["batch", "context"],
+        Family::GroupedGemm => &["tokens"],
+        Family::Collective => &["gpus", "bytes"],
+    };
+    let ranges: Vec<String> = axes
+        .iter()
+        .enumerate()
+        .map(|(axis, name)| {
+            let values = rows.iter().map(|row| libm::round(libm::exp(row.shape.coordinates[axis])));
+            let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
+            format!("{name} {low}..{high}")
+        })
+        .collect();
+    FamilyEntry {
+        name: fitted.family.name().to_owned(),
+        file: format!("{}.forest", fitted.family.name()),
+        rows: rows.len(),
+        nodes: fitted.groups.iter().map(|group| group.forest.nodes()).sum(),
+        cells: fitted.groups.iter().flat_map(|group| &group.tables).map(ResidualTable::cells).sum(),
+        ranges: ranges.join(", "),
+    }
+}
