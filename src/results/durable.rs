@@ -30,7 +30,7 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<(), D
 ///
 /// # Errors
 /// As for [`replace`].
-pub(super) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
+pub(crate) fn replace_bytes(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
     replace(path, |file| file.write_all(bytes).map_err(|error| failure("write", path, &error)))
 }
 

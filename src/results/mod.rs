@@ -27,6 +27,7 @@ pub mod schema;
 pub use column::{Column, Direction, Group, Kind, Value};
 pub use derived::{IDLE_POWER_SHARE, tokens_per_usd};
 pub use durable::failure;
+pub(crate) use durable::replace_bytes;
 pub use manifest::Manifest;
 pub use reader::Table;
 pub use row::{OwnedRow, PrunedRow, Row, Status};

@@ -1,0 +1,208 @@
+//! What all figures with two axes share: titles, axes, SLA limits and the legend.
+
+use super::axis::{AxisSpec, Scale, format_number};
+use super::chart::text_width;
+use super::scene::{Anchor, Colour, Frame, Position, Scene};
+use super::theme::{AXIS, GRID, INFEASIBLE, INK, NOTE_SIZE, SMALL_SIZE, SOFT_INK, TEXT_SIZE, TITLE_SIZE};
+use crate::results::Direction;
+
+/// Distance of text from the figure's border.
+const BORDER: f64 = 22.0;
+/// Room above the panel: title, subtitle and legend.
+const TOP: f64 = 98.0;
+/// Room below it: tick labels, axis title and footnote.
+const BOTTOM: f64 = 76.0;
+const RIGHT: f64 = 24.0;
+/// Centre line of the legend's first row.
+const LEGEND_Y: f64 = 80.0;
+/// Distance from the panel to the tick labels.
+const TICK_GAP: f64 = 8.0;
+/// Logical pixels between two ticks, about.
+const X_TICK_SPACING: f64 = 95.0;
+const Y_TICK_SPACING: f64 = 62.0;
+
+/// The rectangle between the axes, with its scales.
+pub(super) struct Panel {
+    pub(super) area: Frame,
+    x: Scale,
+    y: Scale,
+}
+
+impl Panel {
+    /// A panel for these scales; its left margin fits the vertical axis's tick labels.
+    pub(super) fn new(x: Scale, y: Scale, (width, height): (f64, f64)) -> Self {
+        let mut panel =
+            Self { area: Frame { left: 0.0, top: TOP, right: width - RIGHT, bottom: height - BOTTOM }, x, y };
+        let widest =
+            panel.y_ticks().iter().map(|tick| text_width(&format_number(*tick), SMALL_SIZE, false)).fold(0.0, f64::max);
+        panel.area.left = BORDER + TEXT_SIZE + 10.0 + widest + TICK_GAP;
+        panel
+    }
+
+    fn x_ticks(&self) -> Vec<f64> {
+        self.x.ticks((self.area.width() / X_TICK_SPACING) as usize)
+    }
+
+    fn y_ticks(&self) -> Vec<f64> {
+        self.y.ticks((self.area.height() / Y_TICK_SPACING) as usize)
+    }
+
+    /// Where a pair of values lies on the page.
+    pub(super) fn position(&self, x: f64, y: f64) -> Position {
+        [self.area.left + self.x.share(x) * self.area.width(), self.area.bottom - self.y.share(y) * self.area.height()]
+    }
+
+    /// Whether a pair of values lies within both axes.
+    pub(super) fn contains(&self, x: f64, y: f64) -> bool {
+        self.x.contains(x) && self.y.contains(y)
+    }
+
+    /// The direction on the page in which both quantities get better.
+    pub(super) fn outward(&self, x: &AxisSpec, y: &AxisSpec) -> [f64; 2] {
+        let sign = |axis: &AxisSpec| if axis.better == Direction::Maximise { 1.0 } else { -1.0 };
+        [sign(x), -sign(y)]
+    }
+
+    /// Grid, ticks, axis lines and titles.
+    pub(super) fn draw_axes(&self, scene: &mut Scene, x: &AxisSpec, y: &AxisSpec) {
+        let Frame { left, top, right, bottom } = self.area;
+        for tick in self.x_ticks() {
+            let at = left + self.x.share(tick) * self.area.width();
+            scene.line(vec![[at, top], [at, bottom]], 0.75, GRID);
+            scene.line(vec![[at, bottom], [at, bottom + 4.0]], 1.0, AXIS);
+            let place = [at, bottom + TICK_GAP + SMALL_SIZE / 2.0];
+            scene.text(&format_number(tick), place, Anchor::Middle, SMALL_SIZE, SOFT_INK);
+        }
+        for tick in self.y_ticks() {
+            let at = bottom - self.y.share(tick) * self.area.height();
+            scene.line(vec![[left, at], [right, at]], 0.75, GRID);
+            scene.text(&format_number(tick), [left - TICK_GAP, at], Anchor::End, SMALL_SIZE, SOFT_INK);
+        }
+        scene.line(vec![[left, bottom], [right, bottom]], 1.0, AXIS);
+        let x_title = [left + self.area.width() / 2.0, bottom + TICK_GAP + SMALL_SIZE + 16.0];
+        draw_axis_title(scene, x, x_title, false);
+        draw_axis_title(scene, y, [BORDER + TEXT_SIZE / 2.0 - 4.0, top + self.area.height() / 2.0], true);
+    }
+
+    /// The SLA's limits as dashed lines with the excluded side in grey.
+    pub(super) fn draw_bounds(&self, scene: &mut Scene, x: &AxisSpec, y: &AxisSpec) {
+        let Frame { left, top, right, bottom } = self.area;
+        let veil = INFEASIBLE.alpha(0.16);
+        if let Some(bound) = x.bound {
+            let at = left + self.x.share(bound) * self.area.width();
+            let up = x.better == Direction::Maximise;
+            let excluded = if up { Frame { right: at, ..self.area } } else { Frame { left: at, ..self.area } };
+            scene.fill(excluded, veil);
+            scene.dashes([at, top], [at, bottom], 1.25, SOFT_INK);
+            let text = format!("SLA {} {}", if up { "≥" } else { "≤" }, format_number(bound));
+            let (anchor, shift) = if up { (Anchor::End, -5.0) } else { (Anchor::Start, 5.0) };
+            self.draw_bound_text(scene, &text, [at + shift, top + 10.0], anchor);
+        }
+        if let Some(bound) = y.bound {
+            let at = bottom - self.y.share(bound) * self.area.height();
+            let up = y.better == Direction::Maximise;
+            let excluded = if up { Frame { top: at, ..self.area } } else { Frame { bottom: at, ..self.area } };
+            scene.fill(excluded, veil);
+            scene.dashes([left, at], [right, at], 1.25, SOFT_INK);
+            let text = format!("SLA {} {}", if up { "≥" } else { "≤" }, format_number(bound));
+            let shift = if up { 9.0 } else { -9.0 };
+            self.draw_bound_text(scene, &text, [right - 5.0, at + shift], Anchor::End);
+        }
+    }
+
+    /// The limit's text, turned inwards if it would leave the panel.
+    fn draw_bound_text(&self, scene: &mut Scene, text: &str, [x, y]: Position, anchor: Anchor) {
+        let width = text_width(text, NOTE_SIZE, false);
+        let (x, anchor) = match anchor {
+            Anchor::End if x - width < self.area.left => (x + 10.0, Anchor::Start),
+            Anchor::Start if x + width > self.area.right => (x - 10.0, Anchor::End),
+            _ => (x, anchor),
+        };
+        scene.text(text, [x, y], anchor, NOTE_SIZE, SOFT_INK);
+    }
+}
+
+/// An axis title, followed in grey by the way in which the quantity gets better.
+fn draw_axis_title(scene: &mut Scene, axis: &AxisSpec, centre: Position, upward: bool) {
+    let better = match axis.better {
+        Direction::Maximise => "higher is better",
+        Direction::Minimise => "lower is better",
+    };
+    let gap = 12.0;
+    let (title_width, better_width) = (text_width(&axis.title, TEXT_SIZE, false), text_width(better, NOTE_SIZE, false));
+    let total = title_width + gap + better_width;
+    let (along, across) = (total / 2.0, total / 2.0 - better_width);
+    if upward {
+        scene.upward(&axis.title, [centre[0], centre[1] + along], Anchor::Start, TEXT_SIZE, INK);
+        scene.upward(better, [centre[0], centre[1] - across], Anchor::Start, NOTE_SIZE, SOFT_INK);
+    } else {
+        scene.text(&axis.title, [centre[0] - along, centre[1]], Anchor::Start, TEXT_SIZE, INK);
+        scene.text(better, [centre[0] + across, centre[1]], Anchor::Start, NOTE_SIZE, SOFT_INK);
+    }
+}
+
+/// Title, subtitle and footnote, each shortened to the figure's width.
+pub(super) fn draw_titles(scene: &mut Scene, title: &str, subtitle: &str, footnote: &str) {
+    let (width, height) = scene.size;
+    let room = width - 2.0 * BORDER;
+    scene.bold(&shortened(title, TITLE_SIZE, true, room), [BORDER, 28.0], Anchor::Start, TITLE_SIZE, INK);
+    scene.text(&shortened(subtitle, SMALL_SIZE, false, room), [BORDER, 52.0], Anchor::Start, SMALL_SIZE, SOFT_INK);
+    let footnote = shortened(footnote, NOTE_SIZE, false, room);
+    scene.text(&footnote, [BORDER, height - 15.0], Anchor::Start, NOTE_SIZE, SOFT_INK);
+}
+
+/// The text, or as much of it as fits, with an ellipsis.
+fn shortened(text: &str, size: f64, bold: bool, room: f64) -> String {
+    if text_width(text, size, bold) <= room {
+        return text.to_owned();
+    }
+    let mut kept: Vec<char> = text.chars().collect();
+    loop {
+        kept.pop();
+        let candidate = format!("{}…", kept.iter().collect::<String>().trim_end());
+        if kept.is_empty() || text_width(&candidate, size, bold) <= room {
+            return candidate;
+        }
+    }
+}
+
+/// What stands before a legend text.
+pub(super) enum Symbol {
+    /// A point.
+    Dot(Colour),
+    /// A line with a marker.
+    Front(Colour),
+}
+
+/// One entry of the legend.
+pub(super) struct LegendEntry {
+    pub(super) symbol: Symbol,
+    pub(super) text: String,
+}
+
+/// Draws the legend as one row above the panel; entries that do not fit are left out, the last one excepted.
+pub(super) fn draw_legend(scene: &mut Scene, entries: &[LegendEntry], area: Frame) {
+    const GAP: f64 = 20.0;
+    const LONGEST: f64 = 170.0;
+    let mut x = BORDER;
+    for entry in entries {
+        let text = shortened(&entry.text, SMALL_SIZE, false, LONGEST);
+        let symbol_width = match entry.symbol {
+            Symbol::Dot(_) => 8.0,
+            Symbol::Front(_) => 24.0,
+        };
+        let width = symbol_width + 6.0 + text_width(&text, SMALL_SIZE, false);
+        if x + width > area.right {
+            break;
+        }
+        match entry.symbol {
+            Symbol::Dot(colour) => scene.disc([x + 4.0, LEGEND_Y], 4.0, colour),
+            Symbol::Front(colour) => {
+                scene.line(vec![[x, LEGEND_Y], [x + symbol_width, LEGEND_Y]], 2.0, colour);
+                scene.disc([x + symbol_width / 2.0, LEGEND_Y], 4.5, colour);
+            }
+        }
+        scene.text(&text, [x + symbol_width + 6.0, LEGEND_Y], Anchor::Start, SMALL_SIZE, INK);
+        x += width + GAP;
+    }
+}
