@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::host::HostOverhead;
 use super::toml_file::{self, Checks, Provenance};
 use crate::diag::{Diagnostics, Source};
 
@@ -19,6 +20,8 @@ pub struct EngineProfile {
     pub version: String,
     /// Memory that is neither weights nor KV cache.
     pub memory: EngineMemory,
+    /// Time that the host adds to the GPU's.
+    pub host: HostOverhead,
 }
 
 /// Constants of the memory model of one engine version; see [`crate::memory`] for how each enters.
@@ -71,6 +74,19 @@ struct EngineFile {
     engine: String,
     version: String,
     memory: MemoryTable,
+    host: HostTable,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostTable {
+    source: Spanned<Provenance>,
+    step_us: Spanned<f64>,
+    per_sequence_us: Spanned<f64>,
+    asynchronous: bool,
+    eager_layer_launch_us: Spanned<f64>,
+    request_us: Spanned<f64>,
+    response_us: Spanned<f64>,
 }
 
 #[derive(Deserialize)]
@@ -102,7 +118,9 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, D
     let file: EngineFile = toml_file::parse(source)?;
     let mut checks = Checks::new(source);
     let memory = file.memory;
+    let host = file.host;
     checks.sourced("memory", &memory.source);
+    checks.sourced("host", &host.source);
     for pair in memory.collective.windows(2) {
         if pair[1].gpus.get_ref() <= pair[0].gpus.get_ref() {
             checks.problem("group sizes of `collective` must ascend".to_owned(), pair[1].gpus.span());
@@ -125,6 +143,14 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, D
                 .iter()
                 .map(|entry| CollectiveBuffers { gpus: checks.count("gpus", &entry.gpus), bytes: entry.bytes })
                 .collect(),
+        },
+        host: HostOverhead {
+            step_us: checks.not_negative("step_us", &host.step_us),
+            per_sequence_us: checks.not_negative("per_sequence_us", &host.per_sequence_us),
+            asynchronous: host.asynchronous,
+            eager_layer_launch_us: checks.not_negative("eager_layer_launch_us", &host.eager_layer_launch_us),
+            request_us: checks.not_negative("request_us", &host.request_us),
+            response_us: checks.not_negative("response_us", &host.response_us),
         },
     };
     checks.finish(profile)
@@ -159,7 +185,9 @@ mod tests {
         let text = "engine = \"vllm\"\nversion = \"0\"\n[memory]\nsource = \"test\"\nfixed_bytes = 1\nhidden_tensors = 2.0\n\
                     sampler_bytes_per_logit = 1.0\nexpert_chunk_tokens = 1\ngraphs_in_budget = true\n\
                     graph_bytes_per_layer = 1\ncontext_bytes = 1\n\
-                    collective = [{ gpus = 4, bytes = 1 }, { gpus = 2, bytes = 1 }]\n";
+                    collective = [{ gpus = 4, bytes = 1 }, { gpus = 2, bytes = 1 }]\n\
+                    [host]\nsource = \"test\"\nstep_us = 0.0\nper_sequence_us = 0.0\nasynchronous = false\n\
+                    eager_layer_launch_us = 0.0\nrequest_us = 0.0\nresponse_us = 0.0\n";
         let source = Arc::new(Source { name: "engine.toml".to_owned(), text: text.to_owned() });
         let error = parse("test", &source).unwrap_err();
         assert_eq!(error.0.len(), 1);

@@ -1,11 +1,7 @@
 //! Host-side costs of a serving engine: data per engine version, not code.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 /// Host overheads of one engine version. Read from `profiles/engines/NAME.toml`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostOverhead {
     /// Scheduling, input preparation and output handling of one engine step, in microseconds.
     pub step_us: f64,

@@ -7,7 +7,8 @@ use crossbeam::channel::{Sender, bounded};
 
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::pareto::Bound;
-use crate::results::{Manifest, OwnedRow, Session};
+use crate::results::manifest::Session;
+use crate::results::{Manifest, OwnedRow};
 use crate::sim::Arena;
 
 use super::evaluate::Evaluator;

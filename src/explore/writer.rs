@@ -6,7 +6,8 @@ use std::path::Path;
 use crossbeam::channel::Receiver;
 
 use crate::diag::Diagnostic;
-use crate::results::{Manifest, OwnedRow, write_part};
+use crate::results::part::write_part;
+use crate::results::{Manifest, OwnedRow};
 
 use super::gate::Gate;
 use super::reporter::{Progress, Reporter};
