@@ -121,6 +121,8 @@ pub struct Pool {
     pub parallelism: Parallelism,
     /// Number formats.
     pub precision: Precision,
+    /// Engine version whose overheads and memory constants apply: the name of a profile under `profiles/engines`.
+    pub engine_profile: Arc<str>,
     /// Engine limits.
     pub engine: EngineLimits,
 }
@@ -136,7 +138,7 @@ impl Pool {
 /// One fully resolved deployment together with the load it is tested under.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Position in the index space of the sweep.
+    /// Position in the index space of the sweep; not part of the content.
     pub index: u64,
     /// Content hash.
     pub id: CandidateId,

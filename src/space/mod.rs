@@ -1,5 +1,11 @@
 //! The index space of a sweep: index <-> candidate, constraints and ordering.
 
 pub mod candidate;
+mod constraints;
+mod excluded;
+mod identity;
+mod index;
 
 pub use candidate::{Architecture, Candidate, CandidateId, EngineLimits, Parallelism, Pool, Role};
+pub use excluded::Excluded;
+pub use index::Space;
