@@ -14,6 +14,16 @@ pub enum Limit {
     AtLeast(f64),
 }
 
+impl Limit {
+    /// The number.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        match self {
+            Self::AtMost(limit) | Self::AtLeast(limit) => limit,
+        }
+    }
+}
+
 /// One bound on a result column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {

@@ -9,5 +9,5 @@ mod layout;
 pub mod scene;
 pub mod theme;
 
-pub use axis::AxisSpec;
+pub use axis::{AxisSpec, format_number};
 pub use front::{FrontFigure, FrontPoint, draw};

@@ -75,6 +75,17 @@ pub enum Direction {
     Minimise,
 }
 
+impl Direction {
+    /// Factor that turns values into "higher is better".
+    #[must_use]
+    pub fn sign(self) -> f64 {
+        match self {
+            Self::Maximise => 1.0,
+            Self::Minimise => -1.0,
+        }
+    }
+}
+
 /// What a column says about a row; decides its encoding and whether a row without an outcome has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {

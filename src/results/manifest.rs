@@ -3,13 +3,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::durable::{failure, replace_bytes};
-use super::part::{FileRecord, PartRecord, format_hash};
+use super::part::{FileRecord, PARTS_FOLDER, PartRecord, format_hash};
 use super::schema::SCHEMA_VERSION;
 use crate::diag::{Diagnostic, Diagnostics};
 
@@ -66,6 +66,8 @@ pub struct Manifest {
     pub sweep: String,
     /// Content hash of the resolved sweep, in hexadecimal: what a resumed run must match.
     pub sweep_xxh3: String,
+    /// Trace that replaced the sweep's arrivals and lengths, as the user named it.
+    pub trace: Option<String>,
     /// Whether parts are missing.
     pub status: RunStatus,
     /// Candidates of the whole index space.
@@ -94,6 +96,7 @@ impl Manifest {
             schema_version: SCHEMA_VERSION,
             sweep: sweep.to_owned(),
             sweep_xxh3: sweep_xxh3.to_owned(),
+            trace: None,
             status: RunStatus::Running,
             candidates,
             simulated,
@@ -104,6 +107,29 @@ impl Manifest {
             merged: None,
             sessions: Vec::new(),
         }
+    }
+
+    /// Whether the folder holds a run.
+    #[must_use]
+    pub fn exists(run_folder: &Path) -> bool {
+        run_folder.join(MANIFEST_FILE).exists()
+    }
+
+    /// Makes the folder ready for a new run: creates it, and removes the manifest and parts of an old run. Nothing else
+    /// in it is touched.
+    ///
+    /// # Errors
+    /// What the file system reports, with path and remedy.
+    pub fn clear(run_folder: &Path) -> Result<(), Diagnostic> {
+        fs::create_dir_all(run_folder).map_err(|error| failure("create", run_folder, &error))?;
+        let remove = |path: PathBuf, result: io::Result<()>| match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failure("remove", &path, &error)),
+            _ => Ok(()),
+        };
+        let manifest = run_folder.join(MANIFEST_FILE);
+        remove(manifest.clone(), fs::remove_file(&manifest))?;
+        let parts = run_folder.join(PARTS_FOLDER);
+        remove(parts.clone(), fs::remove_dir_all(&parts))
     }
 
     /// Reads the manifest of a run folder.

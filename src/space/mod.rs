@@ -2,10 +2,12 @@
 
 pub mod candidate;
 mod constraints;
+mod deploy;
 mod excluded;
 mod identity;
 mod index;
 
 pub use candidate::{Architecture, Candidate, CandidateId, EngineLimits, Parallelism, Pool, Role};
+pub use deploy::deployment_commands;
 pub use excluded::Excluded;
 pub use index::Space;

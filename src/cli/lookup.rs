@@ -1,0 +1,41 @@
+//! The catalogue and the file system, as sweep files see them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::catalog::{Catalog, Gpu, Model};
+use crate::diag::Diagnostics;
+use crate::scheduler::SCHEDULERS;
+use crate::scheduler::router::ROUTERS;
+use crate::spec::{Lookup, Trace};
+use crate::workload::trace;
+
+impl Lookup for Catalog {
+    fn model(&self, name: &str) -> Result<Arc<Model>, Diagnostics> {
+        Self::model(self, name).map(Arc::new)
+    }
+
+    fn gpu(&self, name: &str) -> Result<Arc<Gpu>, Diagnostics> {
+        Self::gpu(self, name).map(Arc::new)
+    }
+
+    fn engines(&self) -> Vec<String> {
+        self.engine_names()
+    }
+
+    fn schedulers(&self) -> Vec<&'static str> {
+        SCHEDULERS.iter().map(|scheduler| scheduler.name()).collect()
+    }
+
+    fn routers(&self) -> Vec<&'static str> {
+        ROUTERS.iter().map(|router| router.name()).collect()
+    }
+
+    fn trace(&self, path: &Path) -> Result<Arc<Trace>, Diagnostics> {
+        trace::read(path)
+    }
+
+    fn lengths(&self, path: &Path, column: &str) -> Result<Vec<u32>, Diagnostics> {
+        trace::read_lengths(path, column)
+    }
+}
