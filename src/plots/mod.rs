@@ -3,6 +3,7 @@
 
 pub mod axis;
 pub mod chart;
+pub mod from_table;
 pub mod front;
 mod labels;
 mod layout;
@@ -10,4 +11,5 @@ pub mod scene;
 pub mod theme;
 
 pub use axis::AxisSpec;
-pub use front::{FrontFigure, FrontPoint, draw};
+pub use from_table::{Captions, FIGURE_COLUMNS, front_figure};
+pub use front::{FrontFigure, FrontFiles, FrontMember, FrontPoint, draw};
