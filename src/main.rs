@@ -10,12 +10,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let terminal = stderr().is_terminal();
-    let mut output = Output {
-        results: &mut stdout().lock(),
-        messages: &mut stderr(),
-        colour: terminal && !no_colour,
-        terminal,
-    };
+    let mut output =
+        Output { results: &mut stdout().lock(), messages: &mut stderr(), colour: terminal && !no_colour, terminal };
     let exit = run(&cli, &mut output);
     // A reader that closed the pipe has what it wanted.
     let flushed = stdout().flush().is_ok();

@@ -7,8 +7,25 @@ use std::path::{Path, PathBuf};
 
 /// Modules from the bottom up; each may use only those above it in this list.
 const ORDER: &[&str] = &[
-    "units", "rng", "stats", "diag", "catalog", "spec", "space", "memory", "network", "fidelity", "workload", "scheduler",
-    "sim", "results", "pareto", "cost", "explore", "plots", "cli",
+    "units",
+    "rng",
+    "stats",
+    "diag",
+    "catalog",
+    "spec",
+    "space",
+    "memory",
+    "network",
+    "fidelity",
+    "workload",
+    "scheduler",
+    "sim",
+    "results",
+    "pareto",
+    "cost",
+    "explore",
+    "plots",
+    "cli",
 ];
 
 /// Crates and paths that only some files may use.
@@ -16,7 +33,10 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("plotters::", &["src/plots/chart.rs"]),
     ("smartcore::", &["src/fidelity/fit.rs"]),
     ("std::time", &["src/explore/", "src/cli/"]),
-    ("std::fs", &["src/catalog/", "src/spec/", "src/fidelity/", "src/workload/", "src/results/", "src/plots/", "src/cli/"]),
+    (
+        "std::fs",
+        &["src/catalog/", "src/spec/", "src/fidelity/", "src/workload/", "src/results/", "src/plots/", "src/cli/"],
+    ),
     ("rayon::", &["src/explore/", "src/fidelity/"]),
 ];
 
@@ -75,7 +95,10 @@ fn dependencies_point_one_way() {
             continue;
         };
         for used in used_modules(&code) {
-            assert!(rank(used).unwrap() <= from_rank, "{path} uses `{used}`, which comes later in the order of modules");
+            assert!(
+                rank(used).unwrap() <= from_rank,
+                "{path} uses `{used}`, which comes later in the order of modules"
+            );
         }
     }
 }

@@ -32,7 +32,10 @@ class Checks:
 def check_rows(checks, connection, files, manifest, finished):
     """Row counts, order and uniqueness, as DuckDB sees them."""
     source = f"read_parquet({[str(file) for file in files]})"
-    query = lambda sql: connection.sql(sql.format(source=source)).fetchone()
+
+    def query(sql):
+        return connection.execute(sql.format(source=source)).fetchall()[0]
+
     expected = sum(part["content"]["rows"] for part in manifest["parts"])
     rows, ids, indices = query("SELECT count(*), count(DISTINCT id), count(DISTINCT index) FROM {source}")
     checks.equal("rows (DuckDB)", rows, expected)

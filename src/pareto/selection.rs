@@ -81,6 +81,26 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::{Manifest, fixture, part::write_part};
+
+    #[test]
+    fn infeasible_and_failed_rows_are_never_on_the_front() {
+        // The p95 TPOT of row i is 25 + i ms and its throughput is the same for all; row 9 panicked.
+        let folder = tempfile::tempdir().unwrap();
+        let mut manifest = Manifest::new("smoke", "00ff", 12, 12, 12);
+        manifest.record(write_part(folder.path(), 0, &fixture::rows(0..12)).unwrap());
+        manifest.store(folder.path()).unwrap();
+        let table = Table::load(folder.path(), &["tpot_p95_ms", "throughput_per_gpu", "gpus"]).unwrap();
+        let axes = Axes::new("tpot_p95_ms", "throughput_per_gpu").unwrap();
+        let selection = Selection::new(&table, &axes, &[Bound::at_least("tpot_p95_ms", 27.0)]).unwrap();
+        assert_eq!((selection.front, selection.knee), (vec![2], Some(2)));
+        let feasible: Vec<usize> = (0..12).filter(|row| selection.feasible[*row]).collect();
+        assert_eq!(feasible, [2, 3, 4, 5, 6, 7, 8, 10, 11]);
+        let none = Selection::new(&table, &axes, &[Bound::at_least("gpus", 9.0)]).unwrap();
+        assert!(none.front.is_empty() && none.knee.is_none());
+        let problems = Selection::new(&table, &axes, &[Bound::at_most("gpu", 1.0), Bound::at_most("ttft", 1.0)]);
+        assert_eq!(problems.unwrap_err().0.len(), 2);
+    }
 
     #[test]
     fn axes_must_be_objectives() {

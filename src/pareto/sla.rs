@@ -96,6 +96,15 @@ pub fn feasible(table: &Table, bounds: &[Bound]) -> Result<Vec<bool>, Diagnostic
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::fixture;
+
+    #[test]
+    fn rows_are_judged_like_the_table_they_are_stored_in() {
+        let row = fixture::row(1);
+        assert!(Bound::at_most("tpot_p95_ms", 26.0).allows_row(&row.as_row()));
+        assert!(!Bound::at_most("tpot_p95_ms", 25.9).allows_row(&row.as_row()));
+        assert!(!Bound::at_most("tpot_p95_ms", 1e9).allows_row(&fixture::panicked_row(1).as_row()));
+    }
 
     #[test]
     fn bounds_include_their_limit_and_refuse_nulls() {

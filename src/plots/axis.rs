@@ -43,31 +43,40 @@ pub(super) struct Scale {
     logarithmic: bool,
 }
 
-/// Above this ratio of largest to smallest value a linear axis would squeeze most points into a corner.
-const LOGARITHMIC_RATIO: f64 = 200.0;
+/// Above this ratio of largest to smallest value that matters, a linear axis would squeeze most of them into a corner.
+const LOGARITHMIC_RATIO: f64 = 300.0;
 /// A linear axis starts at zero if the smallest value is below this share of the largest.
 const ZERO_SHARE: f64 = 0.5;
 /// Free space beyond the outermost values, as a share of the domain.
-const PADDING: f64 = 0.06;
+const PADDING: f64 = 0.05;
+/// The same on the side where the quantity gets better: room for labels outside the front.
+const BETTER_PADDING: f64 = 0.13;
 
 impl Scale {
-    /// A scale for these finite values.
-    pub(super) fn covering(values: impl Iterator<Item = f64>) -> Self {
-        let (low, high) = values
-            .filter(|value| value.is_finite())
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    /// A scale for the finite ones of these values. It is logarithmic if those that `matter`, a part of them, span
+    /// orders of magnitude.
+    pub(super) fn covering(
+        values: impl Iterator<Item = f64>,
+        matter: impl Iterator<Item = f64>,
+        better: Direction,
+    ) -> Self {
+        let ((low, high), (lowest, highest)) = (extent(values), extent(matter));
         if low > high {
             return Self { low: 0.0, high: 1.0, logarithmic: false };
         }
-        if low > 0.0 && high / low > LOGARITHMIC_RATIO {
-            let padding = libm::pow(high / low, PADDING);
-            return Self { low: low / padding, high: high * padding, logarithmic: true };
+        let (before, after) = match better {
+            Direction::Maximise => (PADDING, BETTER_PADDING),
+            Direction::Minimise => (BETTER_PADDING, PADDING),
+        };
+        if low > 0.0 && highest / lowest > LOGARITHMIC_RATIO {
+            let padded = |share: f64| libm::pow(high / low, share);
+            return Self { low: low / padded(before), high: high * padded(after), logarithmic: true };
         }
         if low >= 0.0 && low <= ZERO_SHARE * high {
-            return Self { low: 0.0, high: if high > 0.0 { high * (1.0 + PADDING) } else { 1.0 }, logarithmic: false };
+            return Self { low: 0.0, high: if high > 0.0 { high * (1.0 + after) } else { 1.0 }, logarithmic: false };
         }
-        let padding = if high > low { (high - low) * PADDING } else { high.abs().max(1.0) * PADDING };
-        Self { low: low - padding, high: high + padding, logarithmic: false }
+        let width = if high > low { high - low } else { high.abs().max(1.0) };
+        Self { low: low - width * before, high: high + width * after, logarithmic: false }
     }
 
     /// Where a value lies: 0 at the low end, 1 at the high end.
@@ -105,6 +114,13 @@ impl Scale {
             .filter(|tick| self.contains(*tick))
             .collect()
     }
+}
+
+/// Smallest and largest of the finite values; the other way round if there are none.
+fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values
+        .filter(|value| value.is_finite())
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
 /// The smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `step`.
@@ -151,26 +167,31 @@ mod tests {
         }
     }
 
+    fn covering(values: &[f64]) -> Scale {
+        Scale::covering(values.iter().copied(), values.iter().copied(), Direction::Maximise)
+    }
+
     #[test]
     fn linear_ticks_are_round_and_inside() {
-        let scale = Scale::covering([0.0, 47.0].into_iter());
+        let scale = covering(&[0.0, 43.0]);
         assert_eq!(scale.ticks(5), [0.0, 10.0, 20.0, 30.0, 40.0]);
-        let scale = Scale::covering([90.0, 100.0].into_iter());
+        let scale = covering(&[90.0, 100.0]);
         assert_eq!(scale.ticks(6), [90.0, 92.0, 94.0, 96.0, 98.0, 100.0]);
         assert!(scale.share(90.0) > 0.0 && scale.share(100.0) < 1.0);
     }
 
     #[test]
     fn wide_ranges_are_logarithmic() {
-        let scale = Scale::covering([1.0, 1000.0].into_iter());
-        assert_eq!(scale.ticks(8), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]);
-        assert!((scale.share(libm::sqrt(1000.0)) - 0.5).abs() < 1e-9);
+        let scale = covering(&[1.0, 1000.0]);
+        assert_eq!(scale.ticks(8), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0]);
+        let middle = scale.share(libm::sqrt(1000.0));
+        assert!((middle - (scale.share(1.0) + scale.share(1000.0)) / 2.0).abs() < 1e-9);
     }
 
     #[test]
     fn degenerate_domains_have_a_width() {
         for values in [&[][..], &[f64::NAN], &[0.0], &[5.0, 5.0], &[-5.0]] {
-            let scale = Scale::covering(values.iter().copied());
+            let scale = covering(values);
             let ticks = scale.ticks(5);
             assert!(!ticks.is_empty() && ticks.len() < 20, "{values:?}: {ticks:?}");
         }

@@ -77,9 +77,11 @@ const POINT_RADIUS: f64 = 2.2;
 /// Opacity of candidates that meet the SLA and of those that do not.
 const FEASIBLE_ALPHA: f64 = 0.45;
 const INFEASIBLE_ALPHA: f64 = 0.28;
-/// Radius of a front member's marker and width of its rim.
-const MARKER_RADIUS: f64 = 5.0;
-const MARKER_RIM: f64 = 1.5;
+/// Radii of the markers of front members: without a label, with one, and the knee; width of their rims.
+const PLAIN_RADIUS: f64 = 3.4;
+const NAMED_RADIUS: f64 = 5.0;
+const KNEE_RADIUS: f64 = 7.0;
+const MARKER_RIM: f64 = 1.4;
 const FRONT_WIDTH: f64 = 2.0;
 /// Points in the same square of this side, of the same category, are drawn once: they could not be told apart, and a
 /// figure of half a million candidates stays small.
@@ -204,20 +206,30 @@ impl<'a> Plane<'a> {
             scene.line(corners.clone(), FRONT_WIDTH + 2.5, PAPER.alpha(0.8));
             scene.line(corners, FRONT_WIDTH, INK);
         }
-        for (number, member) in self.figure.front.iter().enumerate() {
-            let centre = self.position(member.point);
-            let radius = if self.figure.knee == Some(number) { MARKER_RADIUS + 2.0 } else { MARKER_RADIUS };
-            scene.disc(centre, radius + 1.2, PAPER);
+        let named = self.named_members();
+        let plain = (0..self.figure.front.len()).filter(|member| !named.contains(member));
+        for (number, radius) in
+            plain.map(|member| (member, PLAIN_RADIUS)).chain(named.iter().map(|member| (*member, self.radius(*member))))
+        {
+            let point = self.figure.front[number].point;
+            let centre = self.position(point);
+            scene.disc(centre, radius + 1.0, PAPER);
             scene.disc(centre, radius, INK);
-            scene.disc(centre, radius - MARKER_RIM, category(self.figure.points[member.point].category));
+            scene.disc(centre, radius - MARKER_RIM, category(self.figure.points[point].category));
         }
     }
 
-    /// Members of the front to name: the knee, the ends, then members spread evenly along the front on the page.
+    /// Radius of the marker of a member that has a label.
+    fn radius(&self, member: usize) -> f64 {
+        if self.figure.knee == Some(member) { KNEE_RADIUS } else { NAMED_RADIUS }
+    }
+
+    /// Members of the front to name: the ends, the knee, then members spread evenly along the front on the page. Labels are
+    /// placed in this order; those of the ends have the least room.
     fn named_members(&self) -> Vec<usize> {
         let front = &self.figure.front;
         let mut named: Vec<usize> = Vec::new();
-        let preferred = self.figure.knee.into_iter().chain([0, front.len().saturating_sub(1)]);
+        let preferred = [0, front.len().saturating_sub(1)].into_iter().chain(self.figure.knee);
         for member in preferred.filter(|member| *member < front.len()) {
             if !named.contains(&member) {
                 named.push(member);
@@ -242,11 +254,15 @@ impl<'a> Plane<'a> {
     }
 
     /// Name and numbers of a member, each a line.
-    fn label_lines(&self, member: usize) -> [String; 2] {
-        let member = &self.figure.front[member];
+    fn label_lines(&self, number: usize) -> [String; 2] {
+        let member = &self.figure.front[number];
         let point = &self.figure.points[member.point];
+        let knee = if self.figure.knee == Some(number) { " (knee)" } else { "" };
         let value = |value: f64, axis: &AxisSpec| format!("{} {}", format_number(value), axis.unit).trim().to_owned();
-        [member.label.clone(), format!("{},  {}", value(point.x, &self.figure.x), value(point.y, &self.figure.y))]
+        [
+            format!("{}{knee}", member.label),
+            format!("{},  {}", value(point.x, &self.figure.x), value(point.y, &self.figure.y)),
+        ]
     }
 
     fn draw_labels(&self, scene: &mut Scene) {
@@ -282,17 +298,18 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// Boxes around the markers and along the line.
+    /// Boxes around the markers, along the line, and around the texts at the SLA's limits.
     fn obstacles(&self) -> Vec<Frame> {
         let around = |[x, y]: Position| Frame { left: x, right: x, top: y, bottom: y };
         let markers =
-            self.figure.front.iter().map(|member| around(self.position(member.point)).grown(MARKER_RADIUS + 3.0));
+            self.figure.front.iter().map(|member| around(self.position(member.point)).grown(NAMED_RADIUS + 2.0));
         let corners = self.staircase();
         let pieces = corners.windows(2).map(|ends| {
             let ([ax, ay], [bx, by]) = (ends[0], ends[1]);
             Frame { left: ax.min(bx), right: ax.max(bx), top: ay.min(by), bottom: ay.max(by) }.grown(FRONT_WIDTH)
         });
-        markers.chain(pieces).collect()
+        let bounds = self.panel.bound_texts(&self.figure.x, &self.figure.y);
+        markers.chain(pieces).chain(bounds.into_iter().map(|(_, frame)| frame.grown(3.0))).collect()
     }
 
     fn legend(&self) -> Vec<LegendEntry> {
@@ -324,7 +341,7 @@ impl<'a> Plane<'a> {
             return self.figure.footnote.clone();
         }
         let outside = format!("{} candidates lie outside the axes.", format_count(self.outside as u64));
-        format!("{} {outside}", self.figure.footnote).trim().to_owned()
+        if self.figure.footnote.is_empty() { outside } else { format!("{}  ·  {outside}", self.figure.footnote) }
     }
 
     /// The drawn points, front first, then in sweep order.
@@ -365,19 +382,21 @@ fn quoted(field: &str) -> String {
 fn draw_leader(scene: &mut Scene, [x, y]: Position, frame: &Frame) {
     let end = [x.clamp(frame.left, frame.right), y.clamp(frame.top, frame.bottom)];
     let length = libm::hypot(end[0] - x, end[1] - y);
-    if length > MARKER_RADIUS + 10.0 {
-        let start = (MARKER_RADIUS + 2.0) / length;
+    if length > KNEE_RADIUS + 7.0 {
+        let start = (NAMED_RADIUS + 2.0) / length;
         scene.line(vec![[x + start * (end[0] - x), y + start * (end[1] - y)], end], 0.75, SOFT_INK);
     }
 }
 
-/// The scale of one axis: all feasible points and the bound, and infeasible points up to a multiple of those.
+/// The scale of one axis: all feasible points and the bound, and infeasible points up to a multiple of those. The front
+/// decides whether it is logarithmic.
 fn scale_of(figure: &FrontFigure, axis: &AxisSpec, value: fn(&FrontPoint) -> f64) -> Scale {
     let feasible = figure.points.iter().filter(|point| point.feasible).map(value).filter(|value| value.is_finite());
     let limit = feasible.clone().chain(axis.bound).fold(f64::NEG_INFINITY, f64::max) * INFEASIBLE_REACH;
     let reachable = |value: &f64| limit <= 0.0 || limit.is_infinite() || *value <= limit;
     let infeasible = figure.points.iter().filter(|point| !point.feasible).map(value).filter(reachable);
-    Scale::covering(feasible.chain(infeasible).chain(axis.bound))
+    let front = figure.front.iter().map(|member| value(&figure.points[member.point]));
+    Scale::covering(feasible.chain(infeasible).chain(axis.bound), front, axis.better)
 }
 
 #[cfg(test)]

@@ -23,10 +23,20 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Distances from the point to the label's near edge that are tried, nearest first.
-const DISTANCES: [f64; 4] = [10.0, 22.0, 38.0, 60.0];
-/// Directions that are tried, as multiples of the outward direction.
-const DIRECTIONS: [[f64; 2]; 8] =
-    [[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, 0.0], [0.0, -1.0], [-1.0, -1.0]];
+const DISTANCES: [f64; 6] = [10.0, 22.0, 34.0, 46.0, 66.0, 92.0];
+/// Directions that are tried, as multiples of the outward direction; halves shift the label along its point.
+const DIRECTIONS: [[f64; 2]; 10] = [
+    [1.0, 1.0],
+    [1.0, 0.0],
+    [0.5, 1.0],
+    [0.0, 1.0],
+    [-0.5, 1.0],
+    [1.0, -1.0],
+    [-1.0, 1.0],
+    [-1.0, 0.0],
+    [0.0, -1.0],
+    [-1.0, -1.0],
+];
 /// Cost of covering one point, in pixels of distance.
 const COVER_COST: f64 = 4.0;
 /// Cost of each step down the list of directions, in pixels of distance.
@@ -39,7 +49,7 @@ pub(super) fn place(labels: &[Label], surroundings: &Surroundings<'_>) -> Vec<Op
         let mut best: Option<(f64, Frame)> = None;
         for distance in DISTANCES {
             for (rank, direction) in DIRECTIONS.iter().enumerate() {
-                let frame = frame_at(label, *direction, surroundings.outward, distance);
+                let frame = frame_at(label, *direction, surroundings, distance);
                 let taken = placed.iter().flatten().any(|other| other.grown(4.0).overlaps(&frame));
                 if taken || !is_free(&frame, surroundings) {
                     continue;
@@ -60,13 +70,15 @@ fn is_free(frame: &Frame, surroundings: &Surroundings<'_>) -> bool {
     surroundings.area.encloses(frame) && !surroundings.obstacles.iter().any(|obstacle| obstacle.overlaps(frame))
 }
 
-/// The frame of a label in a direction from its point.
-fn frame_at(label: &Label, direction: [f64; 2], outward: [f64; 2], distance: f64) -> Frame {
-    let (width, height) = label.size;
-    let centre =
-        |axis: usize, length: f64| label.point[axis] + direction[axis] * outward[axis] * (distance + length / 2.0);
-    let (x, y) = (centre(0, width), centre(1, height));
-    Frame { left: x - width / 2.0, right: x + width / 2.0, top: y - height / 2.0, bottom: y + height / 2.0 }
+/// The frame of a label in a direction from its point, moved into the area if it would leave it.
+fn frame_at(label: &Label, direction: [f64; 2], surroundings: &Surroundings<'_>, distance: f64) -> Frame {
+    let centre = |axis: usize, length: f64| {
+        label.point[axis] + direction[axis] * surroundings.outward[axis] * (distance + length / 2.0)
+    };
+    let ((width, height), area) = (label.size, &surroundings.area);
+    let left = (centre(0, width) - width / 2.0).min(area.right - width).max(area.left);
+    let top = (centre(1, height) - height / 2.0).min(area.bottom - height).max(area.top);
+    Frame { left, right: left + width, top, bottom: top + height }
 }
 
 #[cfg(test)]

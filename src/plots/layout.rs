@@ -89,36 +89,46 @@ impl Panel {
         let Frame { left, top, right, bottom } = self.area;
         let veil = INFEASIBLE.alpha(0.16);
         if let Some(bound) = x.bound {
-            let at = left + self.x.share(bound) * self.area.width();
+            let [at, _] = self.position(bound, 0.0);
             let up = x.better == Direction::Maximise;
-            let excluded = if up { Frame { right: at, ..self.area } } else { Frame { left: at, ..self.area } };
-            scene.fill(excluded, veil);
+            scene.fill(if up { Frame { right: at, ..self.area } } else { Frame { left: at, ..self.area } }, veil);
             scene.dashes([at, top], [at, bottom], 1.25, SOFT_INK);
-            let text = format!("SLA {} {}", if up { "≥" } else { "≤" }, format_number(bound));
-            let (anchor, shift) = if up { (Anchor::End, -5.0) } else { (Anchor::Start, 5.0) };
-            self.draw_bound_text(scene, &text, [at + shift, top + 10.0], anchor);
         }
         if let Some(bound) = y.bound {
-            let at = bottom - self.y.share(bound) * self.area.height();
+            let [_, at] = self.position(0.0, bound);
             let up = y.better == Direction::Maximise;
-            let excluded = if up { Frame { top: at, ..self.area } } else { Frame { bottom: at, ..self.area } };
-            scene.fill(excluded, veil);
+            scene.fill(if up { Frame { top: at, ..self.area } } else { Frame { bottom: at, ..self.area } }, veil);
             scene.dashes([left, at], [right, at], 1.25, SOFT_INK);
-            let text = format!("SLA {} {}", if up { "≥" } else { "≤" }, format_number(bound));
-            let shift = if up { 9.0 } else { -9.0 };
-            self.draw_bound_text(scene, &text, [right - 5.0, at + shift], Anchor::End);
+        }
+        for (text, frame) in self.bound_texts(x, y) {
+            let middle = [frame.left, (frame.top + frame.bottom) / 2.0];
+            scene.text(&text, middle, Anchor::Start, NOTE_SIZE, SOFT_INK);
         }
     }
 
-    /// The limit's text, turned inwards if it would leave the panel.
-    fn draw_bound_text(&self, scene: &mut Scene, text: &str, [x, y]: Position, anchor: Anchor) {
-        let width = text_width(text, NOTE_SIZE, false);
-        let (x, anchor) = match anchor {
-            Anchor::End if x - width < self.area.left => (x + 10.0, Anchor::Start),
-            Anchor::Start if x + width > self.area.right => (x - 10.0, Anchor::End),
-            _ => (x, anchor),
+    /// The texts at the SLA's limits and where they stand: on the excluded side, inside the panel.
+    pub(super) fn bound_texts(&self, x: &AxisSpec, y: &AxisSpec) -> Vec<(String, Frame)> {
+        const GAP: f64 = 5.0;
+        let mut texts = Vec::new();
+        let mut add = |axis: &AxisSpec, place: &dyn Fn(f64, bool, f64) -> Position| {
+            let Some(bound) = axis.bound else { return };
+            let up = axis.better == Direction::Maximise;
+            let text = format!("SLA {} {}", if up { "≥" } else { "≤" }, format_number(bound));
+            let width = text_width(&text, NOTE_SIZE, false);
+            let [left, top] = place(bound, up, width);
+            let left = left.min(self.area.right - width - GAP).max(self.area.left + GAP);
+            let top = top.min(self.area.bottom - NOTE_SIZE).max(self.area.top);
+            texts.push((text, Frame { left, right: left + width, top, bottom: top + NOTE_SIZE }));
         };
-        scene.text(text, [x, y], anchor, NOTE_SIZE, SOFT_INK);
+        add(x, &|bound, up, width| {
+            let [at, _] = self.position(bound, 0.0);
+            [if up { at - GAP - width } else { at + GAP }, self.area.top + GAP]
+        });
+        add(y, &|bound, up, width| {
+            let [_, at] = self.position(0.0, bound);
+            [self.area.right - width - GAP, if up { at + GAP } else { at - GAP - NOTE_SIZE }]
+        });
+        texts
     }
 }
 

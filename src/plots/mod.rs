@@ -3,11 +3,13 @@
 
 pub mod axis;
 pub mod chart;
+pub mod from_table;
 pub mod front;
 mod labels;
 mod layout;
 pub mod scene;
 pub mod theme;
 
-pub use axis::{AxisSpec, format_number};
-pub use front::{FrontFigure, FrontPoint, draw};
+pub use axis::AxisSpec;
+pub use from_table::{Captions, FIGURE_COLUMNS, front_figure};
+pub use front::{FrontFigure, FrontFiles, FrontMember, FrontPoint, draw};

@@ -27,7 +27,7 @@ fn gpu() -> Gpu {
     }
 }
 
-pub(super) fn candidate(index: u64) -> Candidate {
+pub(crate) fn candidate(index: u64) -> Candidate {
     Candidate {
         index,
         id: CandidateId(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(index + 1)),
@@ -55,7 +55,7 @@ pub(super) fn candidate(index: u64) -> Candidate {
     }
 }
 
-pub(super) fn row(index: u64) -> OwnedRow {
+pub(crate) fn row(index: u64) -> OwnedRow {
     let tpot = Summary { mean_ms: 20.0, p50_ms: 19.0, p90_ms: 24.0, p95_ms: 25.0 + index as f64, p99_ms: 30.0 };
     let outcome = Outcome {
         submitted: 100,
@@ -79,7 +79,7 @@ pub(super) fn row(index: u64) -> OwnedRow {
     }
 }
 
-pub(super) fn panicked_row(index: u64) -> OwnedRow {
+pub(crate) fn panicked_row(index: u64) -> OwnedRow {
     OwnedRow {
         status: Status::Panicked,
         outcome: None,
@@ -89,6 +89,6 @@ pub(super) fn panicked_row(index: u64) -> OwnedRow {
     }
 }
 
-pub(super) fn rows(range: std::ops::Range<u64>) -> Vec<OwnedRow> {
+pub(crate) fn rows(range: std::ops::Range<u64>) -> Vec<OwnedRow> {
     range.map(|index| if index % 10 == 9 { panicked_row(index) } else { row(index) }).collect()
 }

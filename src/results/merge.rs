@@ -27,7 +27,11 @@ pub const MERGED_FILE: &str = "results.parquet";
 pub fn merge_parts(run_folder: &Path) -> Result<FileRecord, Diagnostics> {
     let mut manifest = Manifest::load(run_folder)?;
     let missing = manifest.missing_parts();
-    if !missing.is_empty() || manifest.parts.is_empty() {
+    if manifest.parts.is_empty() && missing.is_empty() {
+        let message = format!("`{}` has no rows to merge", run_folder.display());
+        return Err(Diagnostic::new(message).help("every candidate was pruned; `pruned.parquet` says why").into());
+    }
+    if !missing.is_empty() {
         let message = format!("`{}` lacks {} of its parts", run_folder.display(), missing.len());
         return Err(Diagnostic::new(message).help("`run --resume` on this folder computes them").into());
     }

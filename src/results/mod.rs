@@ -16,7 +16,7 @@ mod derived;
 mod durable;
 mod encode;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub mod manifest;
 pub mod merge;
 pub mod part;

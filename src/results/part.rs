@@ -104,6 +104,10 @@ pub(super) fn format_hash(hash: u128) -> String {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{Array, AsArray};
+    use arrow::datatypes::UInt64Type;
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
     use super::super::fixture;
     use super::*;
 
@@ -119,6 +123,31 @@ mod tests {
         assert_eq!(read(&first), read(&second));
         let other = write_part(second.path(), 3, &fixture::rows(1..501)).unwrap();
         assert_ne!(record.content.xxh3, other.content.xxh3);
+    }
+
+    #[test]
+    fn pruned_candidates_keep_reason_and_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let pruned = |index, needed_bytes| PrunedRow {
+            candidate: std::sync::Arc::new(fixture::candidate(index)),
+            reason: "weights",
+            needed_bytes,
+            available_bytes: needed_bytes.map(|bytes| bytes / 2),
+            detail: format!("candidate {index}"),
+        };
+        let rows = [pruned(3, Some(1 << 40)), pruned(8, None)];
+        let record = write_pruned(folder.path(), &rows).unwrap();
+        assert_eq!((record.file.as_str(), record.rows), (PRUNED_FILE, 2));
+        let file = fs::File::open(folder.path().join(PRUNED_FILE)).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+        let batch = reader.map(Result::unwrap).next().unwrap();
+        let column = |name: &str| batch.column_by_name(name).unwrap();
+        assert_eq!(column("index").as_primitive::<UInt64Type>().values(), &[3, 8]);
+        assert_eq!(column("available_bytes").as_primitive::<UInt64Type>().value(0), 1 << 39);
+        assert!(column("needed_bytes").is_null(1) && batch.column_by_name("ttft_p95_ms").is_none());
+        assert_eq!(column("detail").as_string::<i32>().value(1), "candidate 8");
+        // A sweep that prunes nothing still has the file.
+        assert_eq!(write_pruned(folder.path(), &[]).unwrap().rows, 0);
     }
 
     #[test]
