@@ -1,4 +1,4 @@
-//! A small world for tests: two models, three GPU types and one trace.
+//! A small world for tests: models by shape, three GPU types and one trace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -78,9 +78,17 @@ fn unknown(kind: &str, name: &str, valid: &[&str]) -> Diagnostics {
 
 impl Lookup for Fake {
     fn model(&self, name: &str) -> Result<Arc<Model>, Diagnostics> {
-        let models = [dense(), mixture()];
-        let found = models.iter().find(|model| model.name == name);
-        found.cloned().map(Arc::new).ok_or_else(|| unknown("model", name, &["dense-70b", "moe-8x7b"]))
+        let named = |shape: Model| Model { name: name.into(), max_position_embeddings: 131_072, ..shape };
+        match name {
+            "dense-70b" => Ok(Arc::new(dense())),
+            "moe-8x7b" => Ok(Arc::new(mixture())),
+            "llama-3.3-70b" => Ok(Arc::new(named(dense()))),
+            "llama-3.1-8b" => {
+                let ffn = Ffn::Dense { intermediate_size: 14_336 };
+                Ok(Arc::new(named(model("llama-3.1-8b", 32, 32, 8, ffn))))
+            }
+            _ => Err(unknown("model", name, &["dense-70b", "moe-8x7b"])),
+        }
     }
 
     fn gpu(&self, name: &str) -> Result<Arc<Gpu>, Diagnostics> {

@@ -153,3 +153,13 @@ proptest! {
         prop_assert!(ids(&extended).is_superset(&unique));
     }
 }
+
+#[test]
+fn the_sweeps_of_the_repository_have_the_promised_size() {
+    for (name, least, most) in [("00-smoke", 30, 100), ("10-llama70b-h100", 3_000, 10_000)] {
+        let path = format!("{}/sweeps/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let sweep = Sweep::from_file(std::path::Path::new(&path), &Fake).expect("a valid sweep");
+        let count = valid(&Space::new(&sweep)).len();
+        assert!((least..=most).contains(&count), "{name}: {count} valid candidates");
+    }
+}

@@ -328,3 +328,27 @@ fn an_unreadable_file_is_a_problem_not_a_panic() {
     let message = Sweep::from_file(Path::new("no/such/sweep.toml"), &Fake).expect_err("no such file").to_string();
     assert!(message.contains("cannot read the sweep file `no/such/sweep.toml`"), "{message}");
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
+
+    /// A file with any stretch replaced by anything gives a sweep or problems, each of which can be rendered.
+    #[test]
+    fn damaged_files_never_panic(start in 0..VALID.len(), length in 0usize..40, patch in "[\\PC\n]{0,12}") {
+        let end = (start + length).min(VALID.len());
+        let _ = resolve_text(&format!("{}{patch}{}", &VALID[..start], &VALID[end..]));
+    }
+
+    /// The same for values alone, which reach the checks of meaning more often.
+    #[test]
+    fn odd_numbers_never_panic(
+        key in proptest::sample::select(vec!["16", "512", "860", "1750", "4096", "[4, 8]", "0.92", "[1, 2]", "32", "50"]),
+        value in proptest::sample::select(vec![
+            "0", "-1", "1e300", "-1e300", "inf", "-inf", "nan", "4294967295", "4294967296", "9223372036854775807", "\"\"", "[]", "{}",
+            "{ from = -inf, to = inf, step = 1 }", "{ from = nan, to = 1, step = 1 }", "{ pow2 = [1, 2147483648] }",
+            "{ from = 0, to = 1, step = 1e-300 }", "[[1]]", "1979-05-27", "true",
+        ]),
+    ) {
+        let _ = resolve_text(&VALID.replace(key, value));
+    }
+}
