@@ -59,7 +59,9 @@ fn parse_bound(text: &str) -> Result<Bound, Diagnostic> {
     let parsed = text
         .split_once("<=")
         .and_then(|parts| bound(parts, |column, value| Bound::at_most(column, value)))
-        .or_else(|| text.split_once(">=").and_then(|parts| bound(parts, |column, value| Bound::at_least(column, value))))
+        .or_else(|| {
+            text.split_once(">=").and_then(|parts| bound(parts, |column, value| Bound::at_least(column, value)))
+        })
         .ok_or_else(|| {
             Diagnostic::new(format!("`{text}` is not a bound"))
                 .help("write a column, `<=` or `>=`, and a number, e.g. `ttft_p95_ms<=500`")

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use crate::explore::{Exclusion, Plan};
 use crate::pareto::{Axes, Bound, Selection};
-use crate::plots::front::{FrontFigure, FrontFiles, FrontMember, FrontPoint, draw};
-use crate::plots::{AxisSpec, format_number};
+use crate::plots::{Captions, FIGURE_COLUMNS, FrontFiles, draw, format_number, front_figure};
 use crate::results::Table;
 use crate::results::schema::deployment_label;
 use crate::space::{Candidate, deployment_commands};
@@ -17,9 +16,8 @@ use crate::units::format_count;
 use super::exit::Failure;
 use super::workspace::Workspace;
 
-/// Columns that tables and figures need besides the axes and the bounds.
-const COLUMNS: [&str; 7] =
-    ["index", "gpu", "ttft_p95_ms", "tpot_p95_ms", "output_throughput", "usd_per_hour", "tokens_per_usd"];
+/// Columns of the table of deployments, besides the axes of the front.
+const COLUMNS: [&str; 5] = ["ttft_p95_ms", "tpot_p95_ms", "output_throughput", "usd_per_hour", "tokens_per_usd"];
 
 /// How many GPUs a sweep may spend, e.g. `16` or `at most 16`.
 pub(super) fn budget(budget: &Budget) -> String {
@@ -56,7 +54,8 @@ impl Answer {
     /// Reads a run and filters it.
     pub(super) fn read(run_folder: &Path, axes: Axes, bounds: Vec<Bound>) -> Result<Self, Failure> {
         let mut names: Vec<&str> = COLUMNS.to_vec();
-        names.extend([&*axes.x.name, &*axes.y.name]);
+        names.extend(FIGURE_COLUMNS);
+        names.extend(["parallelism", &*axes.x.name, &*axes.y.name]);
         names.extend(bounds.iter().map(|bound| bound.column.as_str()));
         names.sort_unstable();
         names.dedup();
@@ -73,7 +72,8 @@ impl Answer {
     /// Feasible rows by the vertical axis of the front, best first; of equal deployments under different loads only the
     /// best.
     pub(super) fn best(&self, workspace: &Workspace, count: usize) -> Vec<(usize, Candidate)> {
-        let mut rows: Vec<usize> = (0..self.selection.points.len()).filter(|&row| self.selection.feasible[row]).collect();
+        let mut rows: Vec<usize> =
+            (0..self.selection.points.len()).filter(|&row| self.selection.feasible[row]).collect();
         let sign = self.axes.directions()[1].sign();
         let value = |row: usize| sign * self.selection.points[row][1];
         rows.sort_by(|&a, &b| value(b).total_cmp(&value(a)).then(a.cmp(&b)));
@@ -121,10 +121,7 @@ impl Answer {
         let best = self.best(workspace, count);
         writeln!(out, "\nBest deployments by {}, each at its best load:\n", self.axes.y.title())?;
         let mut header = vec!["".to_owned(), "deployment".to_owned(), "load".to_owned()];
-        let columns: Vec<&str> = [&*self.axes.y.name, &*self.axes.x.name]
-            .into_iter()
-            .chain(COLUMNS.into_iter().skip(2))
-            .collect();
+        let columns: Vec<&str> = [&*self.axes.y.name, &*self.axes.x.name].into_iter().chain(COLUMNS).collect();
         header.extend(columns.iter().map(|name| (*name).to_owned()));
         let mut rows = vec![header];
         let numbers: Vec<Vec<f64>> = columns.iter().map(|name| self.table.numbers(name)).collect::<Result<_, _>>()?;
@@ -152,51 +149,15 @@ impl Answer {
     pub(super) fn draw(&self, workspace: &Workspace, folder: &Path, command: &str) -> Result<FrontFiles, Failure> {
         std::fs::create_dir_all(folder)
             .map_err(|error| Failure::results(crate::results::failure("create", folder, &error)))?;
-        let gpus = self.table.text("gpu")?;
-        let indices = self.table.numbers("index")?;
-        let points = self
-            .selection
-            .points
-            .iter()
-            .enumerate()
-            .map(|(row, &[x, y])| FrontPoint {
-                index: indices[row] as u64,
-                x,
-                y,
-                category: gpus.codes[row].unwrap_or(0) as usize,
-                feasible: self.selection.feasible[row],
-            })
-            .collect();
-        let front = self
-            .selection
-            .front
-            .iter()
-            .map(|&row| {
-                let label = self.candidate(workspace, row).map_or_else(String::new, |candidate| member_label(&candidate));
-                FrontMember { point: row, label }
-            })
-            .collect();
-        let knee = self.selection.knee.and_then(|knee| self.selection.front.iter().position(|&row| row == knee));
-        let bound = |name: &str| self.bounds.iter().find(|bound| bound.column == name).map(|bound| bound.limit.value());
         let sla: Vec<String> = self.bounds.iter().map(Bound::to_string).collect();
-        let figure = FrontFigure {
+        let captions = Captions {
             title: format!("{} on {} GPUs", workspace.sweep.model.name, budget(&workspace.sweep.budget)),
             subtitle: format!("{} · {}", workload_label(&workspace.sweep), sla.join(", ")),
-            x: AxisSpec::of(self.axes.x, bound(&self.axes.x.name)),
-            y: AxisSpec::of(self.axes.y, bound(&self.axes.y.name)),
-            points,
-            categories: gpus.values.clone(),
-            front,
-            knee,
             footnote: command.to_owned(),
         };
+        let figure = front_figure(&self.table, &self.axes, &self.bounds, &self.selection, "parallelism", captions)?;
         draw(&figure, folder).map_err(Failure::results)
     }
-}
-
-/// Short label of a front member: deployment and batch limit.
-fn member_label(candidate: &Candidate) -> String {
-    format!("{}, {} seqs", deployment_label(&candidate.pools), candidate.pools[0].engine.max_num_seqs)
 }
 
 /// A load with its unit.

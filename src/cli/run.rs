@@ -101,8 +101,7 @@ fn open_run(
     }
     let rows_per_part = rows_per_part(plan.feasible.len() as u64);
     let simulated = plan.feasible.len() as u64;
-    let mut manifest =
-        Manifest::new(&workspace.sweep.name, &workspace.hash(), plan.points, simulated, rows_per_part);
+    let mut manifest = Manifest::new(&workspace.sweep.name, &workspace.hash(), plan.points, simulated, rows_per_part);
     manifest.trace = args.trace.as_ref().map(|trace| trace.display().to_string());
     Manifest::clear(folder).map_err(Failure::results)?;
     store_sweep(folder, &workspace.text).map_err(Failure::results)?;

@@ -95,7 +95,9 @@ pub fn run(
     });
     let wall_seconds = started.elapsed().as_secs_f64();
     manifest.sessions.push(Session { threads: options.threads as u64, wall_seconds, simulated: progress.done });
-    written.and_then(|()| manifest.store(run_folder)).map_err(|diagnostic: Diagnostic| RunError::Write(diagnostic.into()))?;
+    written
+        .and_then(|()| manifest.store(run_folder))
+        .map_err(|diagnostic: Diagnostic| RunError::Write(diagnostic.into()))?;
     Ok(RunReport { progress, interrupted: progress.done < total, wall_seconds })
 }
 

@@ -1,25 +1,25 @@
 //! The fidelity plane: operators, predictors and the step-cost grids compiled from them.
 
-pub mod grid;
-pub mod layer_operators;
-pub mod step_cost;
 pub mod bytes;
 pub mod card;
 pub mod fit;
 pub mod fitted;
 pub mod forest;
+pub mod grid;
 pub mod import;
+pub mod layer_operators;
 pub mod operator;
 pub mod predictor;
 pub mod roofline;
 pub mod shape;
+pub mod step_cost;
 pub mod table;
 pub mod train;
 
 pub use layer_operators::Sharding;
 pub use operator::{AttentionHeads, CollectiveKind, Operator};
-pub use step_cost::{BatchShape, StepCost, StepLimits, StepLine};
 pub use predictor::{CostModel, Predictor};
+pub use step_cost::{BatchShape, StepCost, StepLimits, StepLine};
 
 /// Where an estimate comes from, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,6 +10,6 @@ mod layout;
 pub mod scene;
 pub mod theme;
 
-pub use axis::AxisSpec;
+pub use axis::{AxisSpec, format_number};
 pub use from_table::{Captions, FIGURE_COLUMNS, front_figure};
 pub use front::{FrontFigure, FrontFiles, FrontMember, FrontPoint, draw};

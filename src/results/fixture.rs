@@ -38,6 +38,7 @@ pub(crate) fn candidate(index: u64) -> Candidate {
             replicas: 4,
             parallelism: Parallelism { pp: 1, tp_attention: 2, dp_attention: 1, tp_ffn: 2, ep_ffn: 1 },
             precision: Precision::BF16,
+            engine_profile: "vllm-0.15".into(),
             engine: EngineLimits {
                 scheduler: "vllm-v1",
                 max_num_seqs: 256,
