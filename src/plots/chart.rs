@@ -128,19 +128,19 @@ fn device_size(scene: &Scene) -> (usize, usize) {
 /// Averages squares of device pixels.
 fn downsample(pixels: &[u8], width: usize, small_width: usize, small_height: usize) -> Vec<u8> {
     let mut small = Vec::with_capacity(small_width * small_height * 3);
-    for y in 0..small_height {
-        for x in 0..small_width {
-            for channel in 0..3 {
-                let mut sum = 0;
-                for dy in 0..OVERSAMPLING {
-                    for dx in 0..OVERSAMPLING {
-                        let pixel = (y * OVERSAMPLING + dy) * width + x * OVERSAMPLING + dx;
-                        sum += usize::from(pixels[pixel * 3 + channel]);
-                    }
+    let mut sums = vec![0u16; small_width * 3];
+    for rows in pixels.chunks_exact(width * 3 * OVERSAMPLING).take(small_height) {
+        sums.fill(0);
+        for row in rows.chunks_exact(width * 3) {
+            for (sum, square) in sums.chunks_exact_mut(3).zip(row.chunks_exact(3 * OVERSAMPLING)) {
+                for pixel in square.chunks_exact(3) {
+                    sum[0] += u16::from(pixel[0]);
+                    sum[1] += u16::from(pixel[1]);
+                    sum[2] += u16::from(pixel[2]);
                 }
-                small.push((sum / (OVERSAMPLING * OVERSAMPLING)) as u8);
             }
         }
+        small.extend(sums.iter().map(|sum| (sum / (OVERSAMPLING * OVERSAMPLING) as u16) as u8));
     }
     small
 }
@@ -236,6 +236,12 @@ mod tests {
         assert_eq!((bytes[19], bytes[23]), (80, 40));
         let error = write_png(&scene(), &folder.path().join("absent/figure.png")).unwrap_err();
         assert!(error.message.contains("absent/figure.png"), "{}", error.message);
+    }
+
+    #[test]
+    fn squares_are_averaged_per_channel() {
+        let pixels = [[0, 10, 20, 40, 10, 20, 1, 1, 1, 1, 1, 1], [0, 10, 20, 40, 10, 60, 1, 1, 1, 1, 1, 5]];
+        assert_eq!(downsample(pixels.as_flattened(), 4, 2, 1), [20, 10, 30, 1, 1, 2]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::axis::{AxisSpec, Scale, format_number};
 use super::chart::{text_width, write_png, write_svg};
 use super::labels::{Label, Surroundings, place};
-use super::layout::{LegendEntry, Panel, Symbol, draw_legend, draw_titles};
+use super::layout::{Legend, LegendEntry, Panel, Symbol, draw_titles};
 use super::scene::{Anchor, Frame, Position, Scene};
 use super::theme::{CATEGORIES, FIGURE_SIZE, INFEASIBLE, INK, NOTE_SIZE, OTHER, PAPER, SMALL_SIZE, SOFT_INK, category};
 use crate::diag::Diagnostic;
@@ -109,6 +109,7 @@ pub fn draw(figure: &FrontFigure, folder: &Path) -> Result<FrontFiles, Diagnosti
 /// The figure with its panel and the points that are drawn.
 struct Plane<'a> {
     figure: &'a FrontFigure,
+    legend: Legend,
     panel: Panel,
     /// Positions in the figure's points, thinned, infeasible ones first.
     drawn: Vec<usize>,
@@ -124,12 +125,11 @@ impl<'a> Plane<'a> {
         if let Some(member) = figure.front.iter().find(|member| !known(member)) {
             return Err(Diagnostic::new(format!("`{}` is on the front but has no finite point", member.label)));
         }
-        let panel = Panel::new(
-            scale_of(figure, &figure.x, |point| point.x),
-            scale_of(figure, &figure.y, |point| point.y),
-            FIGURE_SIZE,
-        );
-        let mut plane = Self { figure, panel, drawn: Vec::new(), outside: 0 };
+        let legend = Legend::new(legend_entries(figure), FIGURE_SIZE.0);
+        let x = scale_of(figure, &figure.x, |point| point.x);
+        let y = scale_of(figure, &figure.y, |point| point.y);
+        let panel = Panel::new(x, y, FIGURE_SIZE, &legend);
+        let mut plane = Self { figure, legend, panel, drawn: Vec::new(), outside: 0 };
         plane.thin();
         Ok(plane)
     }
@@ -175,7 +175,7 @@ impl<'a> Plane<'a> {
         self.panel.draw_bounds(&mut scene, &figure.x, &figure.y);
         self.draw_front(&mut scene);
         self.draw_labels(&mut scene);
-        draw_legend(&mut scene, &self.legend(), self.panel.area);
+        self.legend.draw(&mut scene);
         scene
     }
 
@@ -276,7 +276,9 @@ impl<'a> Plane<'a> {
             .map(|(member, [name, numbers])| {
                 let width = text_width(name, SMALL_SIZE, true).max(text_width(numbers, NOTE_SIZE, false));
                 let size = (width + 2.0 * MARGIN, 2.0 * LINE_HEIGHT + MARGIN);
-                Label { point: self.position(self.figure.front[*member].point), size }
+                let wanted = [Some(0), self.figure.front.len().checked_sub(1), self.figure.knee];
+                let point = self.position(self.figure.front[*member].point);
+                Label { point, size, optional: !wanted.contains(&Some(*member)) }
             })
             .collect();
         let obstacles = self.obstacles();
@@ -312,30 +314,6 @@ impl<'a> Plane<'a> {
         markers.chain(pieces).chain(bounds.into_iter().map(|(_, frame)| frame.grown(3.0))).collect()
     }
 
-    fn legend(&self) -> Vec<LegendEntry> {
-        let figure = self.figure;
-        let shown = |number: usize| figure.points.iter().any(|point| point.feasible && point.category == number);
-        let mut entries = vec![LegendEntry {
-            symbol: Symbol::Front(INK),
-            text: format!("Pareto front ({})", format_count(figure.front.len() as u64)),
-        }];
-        let named = figure.categories.iter().take(CATEGORIES.len()).enumerate();
-        entries.extend(
-            named
-                .filter(|(number, _)| shown(*number))
-                .map(|(number, name)| LegendEntry { symbol: Symbol::Dot(category(number)), text: name.clone() }),
-        );
-        if (CATEGORIES.len()..figure.categories.len()).any(shown) {
-            entries.push(LegendEntry { symbol: Symbol::Dot(OTHER), text: "other".into() });
-        }
-        let infeasible = figure.points.iter().filter(|point| !point.feasible).count();
-        if infeasible > 0 {
-            let text = format!("misses the SLA ({})", format_count(infeasible as u64));
-            entries.push(LegendEntry { symbol: Symbol::Dot(INFEASIBLE), text });
-        }
-        entries
-    }
-
     fn footnote(&self) -> String {
         if self.outside == 0 {
             return self.figure.footnote.clone();
@@ -369,6 +347,30 @@ impl<'a> Plane<'a> {
     }
 }
 
+/// The front, the categories that have feasible points, and those that miss the SLA.
+fn legend_entries(figure: &FrontFigure) -> Vec<LegendEntry> {
+    let shown = |number: usize| figure.points.iter().any(|point| point.feasible && point.category == number);
+    let mut entries = vec![LegendEntry {
+        symbol: Symbol::Front(INK),
+        text: format!("Pareto front ({})", format_count(figure.front.len() as u64)),
+    }];
+    let named = figure.categories.iter().take(CATEGORIES.len()).enumerate();
+    entries.extend(
+        named
+            .filter(|(number, _)| shown(*number))
+            .map(|(number, name)| LegendEntry { symbol: Symbol::Dot(category(number)), text: name.clone() }),
+    );
+    if (CATEGORIES.len()..figure.categories.len()).any(shown) {
+        entries.push(LegendEntry { symbol: Symbol::Dot(OTHER), text: "other".into() });
+    }
+    let infeasible = figure.points.iter().filter(|point| !point.feasible).count();
+    if infeasible > 0 {
+        let text = format!("misses the SLA ({})", format_count(infeasible as u64));
+        entries.push(LegendEntry { symbol: Symbol::Dot(INFEASIBLE), text });
+    }
+    entries
+}
+
 /// A field of a CSV file, in quotes where it needs them (RFC 4180).
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
@@ -380,7 +382,7 @@ fn quoted(field: &str) -> String {
 
 /// A thin line from a point to its label, where they are not adjacent.
 fn draw_leader(scene: &mut Scene, [x, y]: Position, frame: &Frame) {
-    let end = [x.clamp(frame.left, frame.right), y.clamp(frame.top, frame.bottom)];
+    let end = frame.nearest([x, y]);
     let length = libm::hypot(end[0] - x, end[1] - y);
     if length > KNEE_RADIUS + 7.0 {
         let start = (NAMED_RADIUS + 2.0) / length;

@@ -8,13 +8,16 @@ use crate::results::Direction;
 
 /// Distance of text from the figure's border.
 const BORDER: f64 = 22.0;
-/// Room above the panel: title, subtitle and legend.
+/// Room above the panel: title, subtitle and one row of legend.
 const TOP: f64 = 98.0;
 /// Room below it: tick labels, axis title and footnote.
 const BOTTOM: f64 = 76.0;
 const RIGHT: f64 = 24.0;
 /// Centre line of the legend's first row.
 const LEGEND_Y: f64 = 80.0;
+/// Distance between its rows, and between a symbol and its text.
+const LEGEND_ROW: f64 = 18.0;
+const SYMBOL_GAP: f64 = 6.0;
 /// Distance from the panel to the tick labels.
 const TICK_GAP: f64 = 8.0;
 /// Logical pixels between two ticks, about.
@@ -29,10 +32,10 @@ pub(super) struct Panel {
 }
 
 impl Panel {
-    /// A panel for these scales; its left margin fits the vertical axis's tick labels.
-    pub(super) fn new(x: Scale, y: Scale, (width, height): (f64, f64)) -> Self {
-        let mut panel =
-            Self { area: Frame { left: 0.0, top: TOP, right: width - RIGHT, bottom: height - BOTTOM }, x, y };
+    /// A panel for these scales, below the legend; its left margin fits the vertical axis's tick labels.
+    pub(super) fn new(x: Scale, y: Scale, (width, height): (f64, f64), legend: &Legend) -> Self {
+        let top = TOP + legend.extra_height();
+        let mut panel = Self { area: Frame { left: 0.0, top, right: width - RIGHT, bottom: height - BOTTOM }, x, y };
         let widest =
             panel.y_ticks().iter().map(|tick| text_width(&format_number(*tick), SMALL_SIZE, false)).fold(0.0, f64::max);
         panel.area.left = BORDER + TEXT_SIZE + 10.0 + widest + TICK_GAP;
@@ -184,35 +187,63 @@ pub(super) enum Symbol {
     Front(Colour),
 }
 
+impl Symbol {
+    fn width(&self) -> f64 {
+        match self {
+            Self::Dot(_) => 8.0,
+            Self::Front(_) => 24.0,
+        }
+    }
+}
+
 /// One entry of the legend.
 pub(super) struct LegendEntry {
     pub(super) symbol: Symbol,
     pub(super) text: String,
 }
 
-/// Draws the legend as one row above the panel; entries that do not fit are left out, the last one excepted.
-pub(super) fn draw_legend(scene: &mut Scene, entries: &[LegendEntry], area: Frame) {
-    const GAP: f64 = 20.0;
-    const LONGEST: f64 = 170.0;
-    let mut x = BORDER;
-    for entry in entries {
-        let text = shortened(&entry.text, SMALL_SIZE, false, LONGEST);
-        let symbol_width = match entry.symbol {
-            Symbol::Dot(_) => 8.0,
-            Symbol::Front(_) => 24.0,
-        };
-        let width = symbol_width + 6.0 + text_width(&text, SMALL_SIZE, false);
-        if x + width > area.right {
-            break;
-        }
-        match entry.symbol {
-            Symbol::Dot(colour) => scene.disc([x + 4.0, LEGEND_Y], 4.0, colour),
-            Symbol::Front(colour) => {
-                scene.line(vec![[x, LEGEND_Y], [x + symbol_width, LEGEND_Y]], 2.0, colour);
-                scene.disc([x + symbol_width / 2.0, LEGEND_Y], 4.5, colour);
+/// The legend above the panel, broken into rows.
+pub(super) struct Legend {
+    /// Each entry with the row it stands in and its left edge.
+    places: Vec<(LegendEntry, usize, f64)>,
+}
+
+impl Legend {
+    /// Arranges the entries in as many rows as a figure of this width needs.
+    pub(super) fn new(entries: Vec<LegendEntry>, width: f64) -> Self {
+        const GAP: f64 = 20.0;
+        const LONGEST: f64 = 220.0;
+        let (mut row, mut x) = (0, BORDER);
+        let mut places = Vec::new();
+        for mut entry in entries {
+            entry.text = shortened(&entry.text, SMALL_SIZE, false, LONGEST);
+            let wide = entry.symbol.width() + SYMBOL_GAP + text_width(&entry.text, SMALL_SIZE, false);
+            if x + wide > width - RIGHT && x > BORDER {
+                (row, x) = (row + 1, BORDER);
             }
+            places.push((entry, row, x));
+            x += wide + GAP;
         }
-        scene.text(&text, [x + symbol_width + 6.0, LEGEND_Y], Anchor::Start, SMALL_SIZE, INK);
-        x += width + GAP;
+        Self { places }
+    }
+
+    /// Height of the rows beyond the first.
+    fn extra_height(&self) -> f64 {
+        self.places.last().map_or(0.0, |(_, row, _)| *row as f64 * LEGEND_ROW)
+    }
+
+    pub(super) fn draw(&self, scene: &mut Scene) {
+        for (entry, row, x) in &self.places {
+            let y = LEGEND_Y + *row as f64 * LEGEND_ROW;
+            let width = entry.symbol.width();
+            match entry.symbol {
+                Symbol::Dot(colour) => scene.disc([x + width / 2.0, y], width / 2.0, colour),
+                Symbol::Front(colour) => {
+                    scene.line(vec![[*x, y], [x + width, y]], 2.0, colour);
+                    scene.disc([x + width / 2.0, y], 4.5, colour);
+                }
+            }
+            scene.text(&entry.text, [x + width + SYMBOL_GAP, y], Anchor::Start, SMALL_SIZE, INK);
+        }
     }
 }

@@ -64,6 +64,12 @@ impl Frame {
         self.contains([inner.left, inner.top]) && self.contains([inner.right, inner.bottom])
     }
 
+    /// The position inside that is nearest to this one.
+    #[must_use]
+    pub fn nearest(&self, [x, y]: Position) -> Position {
+        [x.clamp(self.left, self.right), y.clamp(self.top, self.bottom)]
+    }
+
     /// Whether the two overlap.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -152,7 +152,24 @@ impl Manifest {
             ))
             .help("read it with the release that wrote it, or run the sweep again"));
         }
+        if !manifest.is_consistent() {
+            return Err(Diagnostic::new(format!("`{}` contradicts itself", path.display()))
+                .help("it was edited by hand or damaged: restore it, or run the sweep into a new folder"));
+        }
         Ok(manifest)
+    }
+
+    /// Whether the numbers can come from a run: parts in order, within the run, and stored under its folder.
+    fn is_consistent(&self) -> bool {
+        let in_folder = |file: &FileRecord| {
+            Path::new(&file.file).components().all(|component| matches!(component, Component::Normal(_)))
+        };
+        self.rows_per_part > 0
+            && self.simulated <= self.candidates
+            && self.shard.index < self.shard.of
+            && self.parts.is_sorted_by(|a, b| a.number < b.number)
+            && self.parts.iter().all(|part| part.number < self.part_count() && in_folder(&part.content))
+            && self.pruned.iter().chain(&self.merged).all(in_folder)
     }
 
     /// Writes the manifest; a crash leaves the old one or the new one.
@@ -188,8 +205,8 @@ impl Manifest {
     /// Positions in the list of simulated candidates that part `number` holds.
     #[must_use]
     pub fn part_range(&self, number: u64) -> std::ops::Range<u64> {
-        let start = number * self.rows_per_part;
-        start.min(self.simulated)..(start + self.rows_per_part).min(self.simulated)
+        let start = number.saturating_mul(self.rows_per_part).min(self.simulated);
+        start..start.saturating_add(self.rows_per_part).min(self.simulated)
     }
 
     /// Numbers of the parts that this folder should hold and does not.
@@ -334,5 +351,17 @@ mod tests {
         manifest.schema_version = 99;
         manifest.store(folder.path()).unwrap();
         assert!(Manifest::load(folder.path()).unwrap_err().message.contains("schema version 99"));
+        let edits: [fn(&mut Manifest); 4] = [
+            |manifest| manifest.rows_per_part = 0,
+            |manifest| manifest.shard.of = 0,
+            |manifest| manifest.parts.swap(0, 1),
+            |manifest| manifest.parts[0].content.file = "../elsewhere.parquet".into(),
+        ];
+        for edit in edits {
+            let mut manifest = run_of_three_parts(folder.path());
+            edit(&mut manifest);
+            manifest.store(folder.path()).unwrap();
+            assert!(Manifest::load(folder.path()).unwrap_err().message.contains("contradicts itself"));
+        }
     }
 }
