@@ -5,7 +5,9 @@ mod constraints;
 mod excluded;
 mod identity;
 mod index;
+mod survey;
 
 pub use candidate::{Architecture, Candidate, CandidateId, EngineLimits, Parallelism, Pool, Role};
 pub use excluded::Excluded;
 pub use index::Space;
+pub use survey::RuleCount;
