@@ -6,8 +6,10 @@ mod deploy;
 mod excluded;
 mod identity;
 mod index;
+mod survey;
 
 pub use candidate::{Architecture, Candidate, CandidateId, EngineLimits, Parallelism, Pool, Role};
 pub use deploy::deployment_commands;
 pub use excluded::Excluded;
 pub use index::Space;
+pub use survey::RuleCount;

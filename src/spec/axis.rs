@@ -209,7 +209,8 @@ impl<T: JsonSchema + AxisValue> JsonSchema for Axis<T> {
                 "description": "The powers of two between two powers of two, both included.",
                 "type": "object",
                 "properties": {
-                    "pow2": { "type": "array", "items": { "type": "integer", "minimum": 1 }, "minItems": 2, "maxItems": 2 },
+                    "pow2": { "type": "array", "items": { "type": "integer", "minimum": 1 },
+                              "minItems": 2, "maxItems": 2 },
                 },
                 "required": ["pow2"],
                 "additionalProperties": false,

@@ -129,7 +129,8 @@ pub enum RawArrival {
     Gamma {
         /// Requests per second.
         rate: Axis<f64>,
-        /// Shape of the law: 1 is Poisson, below 1 is burstier; the gaps' coefficient of variation is 1 / sqrt(burstiness).
+        /// Shape of the law: 1 is Poisson, below 1 is burstier. The coefficient of variation of the gaps is
+        /// 1 / sqrt(burstiness).
         burstiness: f64,
     },
     /// Equal gaps.

@@ -65,7 +65,8 @@ impl LengthLaw {
     /// larger one has most of its mass near zero.
     ///
     /// # Errors
-    /// A message if no law has these two numbers: `p95` must be above `mean` and at most `exp(z^2 / 2)` = 3.868 times it.
+    /// A message if no law has these two numbers: `p95` must be above `mean` and at most `exp(z^2 / 2)` = 3.868 times
+    /// it.
     pub fn lognormal(mean: f64, p95: f64, max: u32) -> Result<Self, String> {
         if !(mean > 0.0 && mean.is_finite()) {
             return Err(format!("the mean of a length must be positive, not {mean}"));

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
@@ -56,16 +56,26 @@ fn the_load_changes_fastest_and_hardware_slowest() {
 
 #[test]
 fn exclusions_are_counted_by_reason() {
-    let block = "gpu = [\"h100-sxm\", \"a100-80gb-sxm\"], tp = [1, 3, 4, 6, 16], precision = [\"bf16\", \"fp8\"], max_num_seqs = [64, 9000]";
+    let block = "gpu = [\"h100-sxm\", \"a100-80gb-sxm\"], tp = [1, 3, 4, 6, 16], \
+                 precision = [\"bf16\", \"fp8\"], max_num_seqs = [64, 9000]";
     let space = space("dense-70b", "12", "1", &[block.to_owned()]);
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for index in 0..space.len() {
-        if let Err(excluded) = space.candidate(index) {
-            *counts.entry(excluded.reason()).or_default() += 1;
-        }
-    }
+    let counts: Vec<(&str, u64)> = space.broken_rules().iter().map(|rule| (rule.reason, rule.combinations)).collect();
     let expected = [("heads", 12), ("precision", 10), ("tokens_below_sequences", 6), ("world_over_budget", 6)];
-    assert_eq!(counts.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(counts, expected);
+    assert_eq!(space.require_a_deployment(), Ok(()));
+}
+
+#[test]
+fn a_sweep_without_any_deployment_says_what_stands_in_the_way() {
+    let space = space("dense-70b", "12", "[1, 2]", &["gpu = \"h100-sxm\", tp = [3, 8, 16, 32]".to_owned()]);
+    let diagnostic = space.require_a_deployment().expect_err("nothing fits");
+    insta::assert_snapshot!(crate::diag::render(&diagnostic.into(), false), @r"
+    error: none of the 8 combinations of this sweep is a deployment
+     |
+     = help: 4 of them, for example: one replica needs 16 GPUs, the budget is 12
+             2 of them, for example: 64 heads cannot be split over tp 3
+             2 of them, for example: replicas of 8 GPUs do not fill the budget of 12
+    ");
 }
 
 #[test]

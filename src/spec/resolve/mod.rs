@@ -108,11 +108,11 @@ impl Sweep {
     }
 
     /// A hash of what the sweep means: equal after a change of comments, spacing, order of keys or spelling of a
-    /// range, different after a change of any value, or of a fact about its model, GPUs or trace.
+    /// range, and under another name; different after a change of any value, or of a fact about its model, GPUs or trace.
     #[must_use]
     pub fn sweep_hash(&self) -> u128 {
         // The debug form of these types lists every field, so a new field can never be forgotten here.
-        let parts = (&self.name, self.seed, &self.model, &self.budget, &self.workload, &self.sla, &self.colocation);
+        let parts = (self.seed, &self.model, &self.budget, &self.workload, &self.sla, &self.colocation);
         let pareto = (&self.pareto.x.name, &self.pareto.y.name);
         xxh3_128(format!("{parts:?}{pareto:?}").as_bytes())
     }

@@ -30,7 +30,7 @@ const DEFAULT_MAX_NUM_SEQS: u32 = 256;
 pub struct RoleAxes {
     /// GPU types.
     pub gpus: Vec<Arc<Gpu>>,
-    /// Formats of weights and activations; the cache format in here is not the candidate's.
+    /// Formats of weights and activations.
     pub precisions: Vec<WeightFormats>,
     /// KV cache formats.
     pub kv_caches: Vec<NumberFormat>,

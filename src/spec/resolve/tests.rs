@@ -67,7 +67,8 @@ fn the_hash_follows_the_meaning_not_the_text() {
     let respelt = VALID
         .replace("{ pow2 = [1, 8] }", "[ 1,2, 4, 8 ]")
         .replace("gpus  = 16", "gpus = 16 # two nodes")
-        .replace("seed  = 7\n", "\nseed = 7\n");
+        .replace("seed  = 7\n", "\nseed = 7\n")
+        .replace("\"demo\"", "\"other\"");
     assert_eq!(resolve_text(&respelt).expect("valid").sweep_hash(), hash);
     for (from, to) in
         [("seed  = 7", "seed = 8"), ("[4, 8]", "[4, 9]"), ("0.92", "0.93"), ("= 50", "= 51"), ("h800", "a100-80gb-sxm")]
@@ -250,6 +251,19 @@ fn disaggregation_is_known_but_not_supported_yet() {
        | ^^^^^^^
        |
        = help: only `[[colocation]]` deployments can be explored; remove this section
+    ");
+}
+
+#[test]
+fn a_bound_without_its_unit_points_at_the_key() {
+    insta::assert_snapshot!(problems(&VALID.replace("ttft_p95_ms", "ttft_p95")), @r"
+    error: unknown key `ttft_p95`
+      --> sweeps/demo.toml:16:1
+       |
+    16 | ttft_p95 = 1000
+       | ^^^^^^^^
+       |
+       = help: did you mean `ttft_p95_ms`?
     ");
 }
 
