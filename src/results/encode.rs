@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Float32Array, Float64Array, RecordBatch, StringArray, UInt64Array};
-use arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
+use arrow_array::{ArrayRef, BooleanArray, Float32Array, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow_schema::{DataType, Field as ArrowField, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;

@@ -104,8 +104,8 @@ pub(super) fn format_hash(hash: u128) -> String {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, AsArray};
-    use arrow::datatypes::UInt64Type;
+    use arrow_array::types::UInt64Type;
+    use arrow_array::{Array, cast::AsArray};
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     use super::super::fixture;

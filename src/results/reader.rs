@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Float32Type, Float64Type, UInt64Type};
+use arrow_array::types::{Float32Type, Float64Type, UInt64Type};
+use arrow_array::{Array, RecordBatch, cast::AsArray};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 

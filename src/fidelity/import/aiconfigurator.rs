@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use arrow::array::{Array, Float64Array, Int64Array, RecordBatch, StringArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow_array::{Array, Float64Array, Int64Array, LargeStringArray, RecordBatch, StringArray};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::{Importer, Measurement, Measurements};
@@ -172,20 +170,23 @@ fn read_batch(
     rows: &mut Vec<Measurement>,
     dropped: &mut Dropped,
 ) -> Result<(), String> {
-    let text: Vec<StringArray> =
-        table.text.iter().map(|name| column(batch, name, &DataType::Utf8)).collect::<Result<_, _>>()?;
-    let numbers: Vec<Int64Array> =
-        table.numbers.iter().map(|name| column(batch, name, &DataType::Int64)).collect::<Result<_, _>>()?;
-    let latency: Float64Array = column(batch, "latency", &DataType::Float64)?;
+    let text: Vec<Vec<Option<&str>>> =
+        table.text.iter().map(|name| text_column(batch, name)).collect::<Result<_, _>>()?;
+    let numbers: Vec<&Int64Array> = table.numbers.iter().map(|name| column(batch, name)).collect::<Result<_, _>>()?;
+    let latency: &Float64Array = column(batch, "latency")?;
     for row in 0..batch.num_rows() {
         let example = || {
-            let mut parts: Vec<String> =
-                table.text.iter().zip(&text).map(|(name, array)| format!("{name} {}", array.value(row))).collect();
+            let mut parts: Vec<String> = table
+                .text
+                .iter()
+                .zip(&text)
+                .map(|(name, values)| format!("{name} {}", values[row].unwrap_or("")))
+                .collect();
             parts
                 .extend(table.numbers.iter().zip(&numbers).map(|(name, array)| format!("{name} {}", array.value(row))));
             format!("{}: {}", table.file.trim_end_matches("_perf.parquet"), parts.join(", "))
         };
-        let missing = text.iter().any(|array| array.is_null(row)) || numbers.iter().any(|array| array.is_null(row));
+        let missing = text.iter().any(|values| values[row].is_none()) || numbers.iter().any(|array| array.is_null(row));
         let latency_ms = if latency.is_null(row) { f64::NAN } else { latency.value(row) };
         let fields: Option<Vec<u32>> = numbers.iter().map(|array| u32::try_from(array.value(row)).ok()).collect();
         let converted = match fields {
@@ -193,7 +194,7 @@ fn read_batch(
             None => Err("a count is negative or too large".to_owned()),
             _ if !(latency_ms.is_finite() && latency_ms > 0.0) => Err("the latency is not positive".to_owned()),
             Some(numbers) => {
-                (table.convert)(&Fields { text: text.iter().map(|array| array.value(row)).collect(), numbers })
+                (table.convert)(&Fields { text: text.iter().filter_map(|values| values[row]).collect(), numbers })
             }
         };
         match converted {
@@ -208,11 +209,18 @@ fn read_batch(
     Ok(())
 }
 
-/// A column by name, converted to the array type of `target`.
-fn column<A: Array + Clone + 'static>(batch: &RecordBatch, name: &str, target: &DataType) -> Result<A, String> {
+/// A text column by name; some tables have 64-bit offsets.
+fn text_column<'a>(batch: &'a RecordBatch, name: &str) -> Result<Vec<Option<&'a str>>, String> {
+    match column::<LargeStringArray>(batch, name) {
+        Ok(array) => Ok(array.iter().collect()),
+        Err(_) => column::<StringArray>(batch, name).map(|array| array.iter().collect()),
+    }
+}
+
+/// A column by name and type. The tables hold text, 64-bit integers and 64-bit floats only.
+fn column<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a A, String> {
     let array = batch.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
-    let array = cast(array, target).map_err(|error| format!("column `{name}`: {error}"))?;
-    array.as_any().downcast_ref::<A>().cloned().ok_or_else(|| format!("column `{name}` has an unexpected type"))
+    array.as_any().downcast_ref::<A>().ok_or_else(|| format!("column `{name}` has the type {}", array.data_type()))
 }
 
 /// Weight and activation formats of a table's format name.
@@ -346,7 +354,7 @@ fn prefer_custom_all_reduce(rows: &mut Vec<Measurement>, dropped: &mut Dropped) 
 mod tests {
     use std::sync::Arc;
 
-    use arrow::datatypes::{Field, Schema};
+    use arrow_schema::{DataType, Field, Schema};
     use parquet::arrow::ArrowWriter;
 
     use super::*;

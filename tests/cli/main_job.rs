@@ -1,0 +1,117 @@
+//! The main job end to end.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Scratch, TINY};
+
+/// Every Parquet file of a run folder with its content.
+fn parquet_files(run: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for folder in [run.to_path_buf(), run.join("parts")] {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "parquet") {
+                files.insert(path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    assert!(files.contains_key("part-000000.parquet"));
+    files
+}
+
+#[test]
+fn a_run_writes_parts_figures_and_the_answer() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    let ran = scratch.run(&["run", sweep]);
+    assert_eq!(ran.code, 0, "{}", ran.messages);
+    assert!(ran.results.contains("of 8 simulated candidates meet the SLA"), "{}", ran.results);
+    assert!(ran.results.contains("vllm serve meta-llama/Llama-3.1-8B"), "{}", ran.results);
+    assert!(ran.messages.contains("8  combinations") && ran.messages.contains("8  to simulate"), "{}", ran.messages);
+    let run = scratch.path("results/tiny");
+    for file in
+        ["manifest.json", "sweep.toml", "pruned.parquet", "plots/front.svg", "plots/front.png", "plots/front.csv"]
+    {
+        assert!(run.join(file).exists(), "{file}");
+    }
+    assert_eq!(fs::read_to_string(run.join("sweep.toml")).unwrap(), TINY);
+    // A second run of the same sweep finds it finished and answers at once.
+    let again = scratch.run(&["run", sweep, "--quiet"]);
+    assert_eq!((again.code, &again.results), (0, &ran.results));
+    assert_eq!(again.messages, "");
+}
+
+#[test]
+fn the_bytes_do_not_depend_on_the_number_of_threads() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    let run = |threads: &str| {
+        let folder = format!("run-{threads}");
+        assert_eq!(scratch.run(&["run", sweep, "--out", &folder, "--threads", threads, "--quiet"]).code, 0);
+        parquet_files(&scratch.path(&folder))
+    };
+    let one = run("1");
+    assert_eq!(one, run("2"));
+    assert_eq!(one, run("7"));
+}
+
+#[test]
+fn the_front_can_be_filtered_again_without_simulating() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    assert_eq!(scratch.run(&["run", sweep, "--out", "run"]).code, 0);
+    let ran = scratch.run(&["pareto", "run", "--sla", "gen_speed_p95>=1", "--y", "tokens_per_usd", "--out", "figure"]);
+    assert_eq!(ran.code, 0, "{}", ran.messages);
+    assert!(ran.results.contains("front of tokens_per_usd against gen_speed_p95"), "{}", ran.results);
+    assert!(scratch.path("figure/front.svg").exists());
+    scratch.run(&["pareto", "run", "--x", "ttft_p95"]).fails_with(2, &["`ttft_p95`"]);
+    scratch.run(&["pareto", "run", "--sla", "ttft_p95_ms=5"]).fails_with(2, &["is not a bound"]);
+}
+
+#[test]
+fn top_prints_as_many_deployments_as_asked() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    assert_eq!(scratch.run(&["run", sweep, "--out", "run"]).code, 0);
+    let ran = scratch.run(&["top", "run", "-n", "2"]);
+    assert_eq!(ran.results.matches("vllm serve").count(), 2, "{}", ran.results);
+}
+
+#[test]
+fn parts_merge_into_one_file_that_reads_the_same() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    assert_eq!(scratch.run(&["run", sweep, "--out", "run"]).code, 0);
+    let before = scratch.run(&["top", "run"]);
+    assert_eq!(scratch.run(&["merge", "run"]).code, 0);
+    assert!(scratch.path("run/results.parquet").exists());
+    assert_eq!(scratch.run(&["top", "run"]).results, before.results);
+}
+
+#[test]
+fn a_trace_replaces_arrivals_and_lengths() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    let mut azure = String::from("TIMESTAMP,ContextTokens,GeneratedTokens\n");
+    for second in 0..60 {
+        azure += &format!("2023-11-16 18:15:{second:02}.6805900,{},{}\n", 200 + second, 20 + second);
+    }
+    scratch.file("azure.csv", &azure);
+    let ran = scratch.run(&["run", sweep, "--trace", "azure.csv", "--out", "run"]);
+    assert_eq!(ran.code, 0, "{}", ran.messages);
+    // The trace takes the place of both loads.
+    assert!(ran.results.contains("of 4 simulated candidates"), "{}", ran.results);
+    assert_eq!(scratch.run(&["top", "run"]).code, 0);
+}
+
+#[test]
+fn plan_counts_without_simulating() {
+    let scratch = Scratch::new();
+    let sweep = scratch.sweep("llama-3.1-8b", "llama-3.1-405b");
+    let ran = scratch.run(&["plan", sweep]);
+    assert_eq!(ran.code, 3, "{}", ran.messages);
+    assert!(ran.results.contains("out of memory: no_room_for_weights, e.g. weights need"), "{}", ran.results);
+    assert!(!scratch.path("results").exists());
+}
