@@ -156,3 +156,140 @@ fn distance(measured: &Gpu, wanted: &Gpu) -> f64 {
         + apart(measured.bf16_flops, wanted.bf16_flops)
         + apart(measured.memory_bytes_per_second, wanted.memory_bytes_per_second)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::NumberFormat;
+    use crate::fidelity::import::{Measurement, Measurements};
+    use crate::fidelity::train::{Fitted, train};
+    use crate::network::test_gpus;
+
+    fn gemm(tokens: u32, n: u32, k: u32) -> Operator {
+        let format = NumberFormat::Bf16;
+        Operator::Gemm { tokens, n, k, weights: format, activations: format }
+    }
+
+    fn all_reduce(bytes: f64, gpus: u32) -> Operator {
+        Operator::Collective { kind: CollectiveKind::AllReduce, bytes, gpus, graph: true }
+    }
+
+    /// A profile of a made-up H100 whose kernels take 1.5 times the roofline for wide matrices, 1.2 times otherwise.
+    fn fitted() -> Fitted {
+        let gpu = test_gpus::h100_sxm();
+        let mut rows = Vec::new();
+        for n in [512, 1024, 2048, 4096] {
+            for k in [512, 1024, 2048] {
+                for tokens in [1, 8, 64, 512, 4096] {
+                    let operator = gemm(tokens, n, k);
+                    let factor = if n > 1024 { 1.5 } else { 1.2 };
+                    rows.push(Measurement { operator, latency_ns: factor * roofline_ns(&operator, &gpu) });
+                }
+            }
+        }
+        for gpus in [2, 4, 8] {
+            for exponent in 10..24 {
+                let operator = all_reduce(f64::from(1u32 << exponent), gpus);
+                rows.push(Measurement { operator, latency_ns: 1.1 * roofline_ns(&operator, &gpu) });
+            }
+        }
+        train(Measurements { rows, ..Measurements::default() }, &gpu, "made-up-1").unwrap()
+    }
+
+    fn model(gpu: &Gpu) -> CostModel {
+        let Fitted { card, families } = fitted();
+        CostModel::new(gpu, Some(FittedProfile::new(card, families)))
+    }
+
+    #[test]
+    fn measured_shapes_come_back_and_say_so() {
+        let gpu = test_gpus::h100_sxm();
+        let model = model(&gpu);
+        for (operator, factor) in [(gemm(64, 4096, 512), 1.5), (gemm(64, 512, 512), 1.2), (all_reduce(65536.0, 4), 1.1)]
+        {
+            let estimate = model.predict(&operator);
+            let expected = factor * roofline_ns(&operator, &gpu);
+            assert!((estimate.time_ns / expected - 1.0).abs() < 0.005, "{operator:?}: {estimate:?}, {expected}");
+            assert_eq!(estimate.source, EstimateSource::Measured, "{operator:?}");
+        }
+    }
+
+    #[test]
+    fn beyond_the_measurements_estimates_grow_with_the_roofline() {
+        let model = model(&test_gpus::h100_sxm());
+        for series in [
+            [1 << 13, 1 << 14, 1 << 16, 1 << 18].map(|tokens| gemm(tokens, 4096, 2048)),
+            [1 << 13, 1 << 14, 1 << 16, 1 << 18].map(|n| gemm(8192, n, 2048)),
+            [1u32 << 24, 1 << 26, 1 << 28, 1 << 30].map(|bytes| all_reduce(f64::from(bytes), 8)),
+        ] {
+            let estimates = series.map(|operator| model.predict(&operator));
+            for (pair, operators) in estimates.windows(2).zip(series.windows(2)) {
+                assert_eq!(pair[1].source, EstimateSource::Extrapolated);
+                let growth = pair[1].time_ns / pair[0].time_ns;
+                let expected = roofline_ns(&operators[1], model.gpu()) / roofline_ns(&operators[0], model.gpu());
+                assert!((growth / expected - 1.0).abs() < 0.02, "{:?}: {growth} against {expected}", operators[1]);
+            }
+        }
+    }
+
+    #[test]
+    fn unmeasured_operators_fall_back_to_the_roofline() {
+        let model = model(&test_gpus::h100_sxm());
+        for operator in [Operator::Streaming { bytes: 1e6, kernels: 1 }, all_reduce(1e6, 16), all_reduce(1e6, 1)] {
+            let estimate = model.predict(&operator);
+            assert_eq!(estimate.source, EstimateSource::Roofline, "{operator:?}");
+            assert_eq!(estimate.time_ns, roofline_ns(&operator, model.gpu()));
+        }
+    }
+
+    #[test]
+    fn the_same_processor_shares_kernels_but_not_links() {
+        let (h100, h800) = (model(&test_gpus::h100_sxm()), model(&test_gpus::h800()));
+        let operator = gemm(100, 2048, 1024);
+        assert_eq!(h800.predict(&operator), h100.predict(&operator));
+        let large = all_reduce(8e6, 8);
+        assert_eq!(h800.predict(&large).source, EstimateSource::Transferred);
+        let ratio = h800.predict(&large).time_ns / h100.predict(&large).time_ns;
+        assert!(ratio > 1.8 && ratio < 2.25, "NVLink at 4/9 of the rate gave a factor {ratio}");
+    }
+
+    #[test]
+    fn another_processor_is_scaled_by_its_roofline() {
+        let (h100, h20) = (model(&test_gpus::h100_sxm()), model(&test_gpus::h20()));
+        let (compute, memory) = (gemm(4096, 4096, 2048), gemm(1, 4096, 2048));
+        let ratio = |operator: &Operator| h20.predict(operator).time_ns / h100.predict(operator).time_ns;
+        assert!(ratio(&compute) > 5.0 && ratio(&memory) < 1.0);
+        assert_eq!(h20.predict(&compute).source, EstimateSource::Transferred);
+        let l40s = model(&test_gpus::l40s());
+        assert_eq!(l40s.predict(&all_reduce(1e6, 4)).source, EstimateSource::Roofline, "PCIe cannot borrow NVLink");
+    }
+
+    #[test]
+    fn loads_the_nearest_profile_and_reports_damage() {
+        let root = tempfile::tempdir().unwrap();
+        let gpu = test_gpus::h100_sxm();
+        let empty = CostModel::load(root.path(), &gpu).unwrap();
+        assert_eq!(empty.predict(&gemm(8, 512, 512)).source, EstimateSource::Roofline);
+
+        let folder = root.path().join(FITTED_FOLDER).join("h100-sxm/made-up-1");
+        fs::create_dir_all(&folder).unwrap();
+        let Fitted { card, families } = fitted();
+        fs::write(folder.join(CARD_FILE), card.to_toml().unwrap()).unwrap();
+        for (entry, family) in card.families.iter().zip(&families) {
+            fs::write(folder.join(&entry.file), family.to_bytes().unwrap()).unwrap();
+        }
+        let loaded = CostModel::load(root.path(), &gpu).unwrap();
+        assert_eq!(loaded.profile(), Some(&FittedProfile::new(card, families)));
+        assert_eq!(loaded.predict(&gemm(8, 512, 512)).source, EstimateSource::Measured);
+
+        let path = folder.join("gemm.forest");
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let error = CostModel::load(root.path(), &gpu).unwrap_err();
+        assert!(error.message.contains("gemm.forest") && error.message.contains("checksum"), "{}", error.message);
+        fs::write(&path, &bytes[..middle]).unwrap();
+        assert!(CostModel::load(root.path(), &gpu).is_err());
+    }
+}
