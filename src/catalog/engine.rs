@@ -84,6 +84,7 @@ struct HostTable {
     step_us: Spanned<f64>,
     per_sequence_us: Spanned<f64>,
     asynchronous: bool,
+    exposed_us: Spanned<f64>,
     eager_layer_launch_us: Spanned<f64>,
     request_us: Spanned<f64>,
     response_us: Spanned<f64>,
@@ -148,6 +149,7 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, D
             step_us: checks.not_negative("step_us", &host.step_us),
             per_sequence_us: checks.not_negative("per_sequence_us", &host.per_sequence_us),
             asynchronous: host.asynchronous,
+            exposed_us: checks.not_negative("exposed_us", &host.exposed_us),
             eager_layer_launch_us: checks.not_negative("eager_layer_launch_us", &host.eager_layer_launch_us),
             request_us: checks.not_negative("request_us", &host.request_us),
             response_us: checks.not_negative("response_us", &host.response_us),
@@ -186,7 +188,7 @@ mod tests {
                     sampler_bytes_per_logit = 1.0\nexpert_chunk_tokens = 1\ngraphs_in_budget = true\n\
                     graph_bytes_per_layer = 1\ncontext_bytes = 1\n\
                     collective = [{ gpus = 4, bytes = 1 }, { gpus = 2, bytes = 1 }]\n\
-                    [host]\nsource = \"test\"\nstep_us = 0.0\nper_sequence_us = 0.0\nasynchronous = false\n\
+                    [host]\nsource = \"test\"\nstep_us = 0.0\nper_sequence_us = 0.0\nasynchronous = false\nexposed_us = 0.0\n\
                     eager_layer_launch_us = 0.0\nrequest_us = 0.0\nresponse_us = 0.0\n";
         let source = Arc::new(Source { name: "engine.toml".to_owned(), text: text.to_owned() });
         let error = parse("test", &source).unwrap_err();

@@ -7,8 +7,11 @@ pub struct HostOverhead {
     pub step_us: f64,
     /// Further time per sequence in the step, in microseconds.
     pub per_sequence_us: f64,
-    /// The host prepares the next step while the GPU works on this one; otherwise the two add up.
+    /// Asynchronous scheduling: that work is done while the GPU runs the step before, and shows only where it takes
+    /// longer. Otherwise the two add up.
     pub asynchronous: bool,
+    /// What stays between two steps even with asynchronous scheduling (launch of the step, sampling), in microseconds.
+    pub exposed_us: f64,
     /// Host time to launch the kernels of one layer in eager mode, in microseconds; the GPU cannot run faster.
     pub eager_layer_launch_us: f64,
     /// From the client's request to the engine's queue: HTTP, tokenisation, process hops; in microseconds.

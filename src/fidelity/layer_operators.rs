@@ -50,7 +50,10 @@ impl Sharding<'_> {
     #[must_use]
     pub fn rank_operators(&self, layer: Layer, tokens: u32) -> Vec<Operator> {
         let heads = self.heads(layer);
+        let weights = self.model.attention_weights(self.precision);
         let mut operators = vec![self.norm(tokens)];
+        operators.extend(self.quantisation(tokens, self.model.hidden_size, weights));
+        operators.extend(self.quantisation(tokens, heads.query * heads.v_dim, weights));
         operators.extend(self.projections(tokens));
         // Rotary embedding in place, then the cache write.
         let rotated = f64::from((heads.query + heads.kv) * heads.qk_dim);
@@ -135,22 +138,32 @@ impl Sharding<'_> {
 
     /// A linear layer whose weights have this format; unquantised layers also compute in bf16.
     fn gemm(&self, tokens: u32, n: u32, k: u32, weights: NumberFormat) -> Operator {
-        let activations = if weights == NumberFormat::Bf16 { NumberFormat::Bf16 } else { self.precision.activations };
-        Operator::Gemm { tokens, n, k, weights, activations }
+        Operator::Gemm { tokens, n, k, weights, activations: self.activations(weights) }
+    }
+
+    fn activations(&self, weights: NumberFormat) -> NumberFormat {
+        if weights == NumberFormat::Bf16 { NumberFormat::Bf16 } else { self.precision.activations }
+    }
+
+    /// Conversion of a linear layer's input to its activation format: 16-bit values read, converted ones written.
+    /// Nothing for layers that compute in bf16.
+    fn quantisation(&self, tokens: u32, k: u32, weights: NumberFormat) -> Option<Operator> {
+        let activations = self.activations(weights);
+        let bytes = f64::from(tokens) * f64::from(k) * (ACTIVATION_BYTES + activations.bytes_per_element());
+        (activations != NumberFormat::Bf16).then_some(Operator::Streaming { bytes, kernels: 1 })
     }
 
     /// Gate and up in one product, the activation, down.
     fn gated_mlp(&self, tokens: u32, intermediate: u32) -> Vec<Operator> {
         let hidden = self.model.hidden_size;
         let weights = self.model.dense_ffn_weights(self.precision);
-        vec![
-            self.gemm(tokens, 2 * intermediate, hidden, weights),
-            Operator::Streaming {
-                bytes: 3.0 * f64::from(tokens) * f64::from(intermediate) * ACTIVATION_BYTES,
-                kernels: 1,
-            },
-            self.gemm(tokens, hidden, intermediate, weights),
-        ]
+        let bytes = 3.0 * f64::from(tokens) * f64::from(intermediate) * ACTIVATION_BYTES;
+        let mut operators: Vec<Operator> = self.quantisation(tokens, hidden, weights).into_iter().collect();
+        operators.push(self.gemm(tokens, 2 * intermediate, hidden, weights));
+        operators.push(Operator::Streaming { bytes, kernels: 1 });
+        operators.extend(self.quantisation(tokens, intermediate, weights));
+        operators.push(self.gemm(tokens, hidden, intermediate, weights));
+        operators
     }
 
     /// Linear layers of the attention block, fused as the kernels run them (Q, K and V are one product).

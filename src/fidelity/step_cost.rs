@@ -128,6 +128,7 @@ pub struct StepCost {
     transfer: TokenGrid,
     host_step: u64,
     host_per_sequence: u64,
+    host_exposed: u64,
     asynchronous: bool,
     /// Largest batch, in tokens, that replays a graph; zero when eager.
     graph_tokens: u32,
@@ -239,6 +240,7 @@ impl StepCost {
             transfer: compiler.transfer(),
             host_step: Ticks::from_ns(host.step_us * 1e3).0,
             host_per_sequence: Ticks::from_ns(host.per_sequence_us * 1e3).0,
+            host_exposed: Ticks::from_ns(host.exposed_us * 1e3).0,
             asynchronous: host.asynchronous,
             graph_tokens: if sharding.graph { MAX_GRAPH_TOKENS } else { 0 },
         }
@@ -270,6 +272,7 @@ impl StepCost {
             transfer: zero(),
             host_step: 0,
             host_per_sequence: 0,
+            host_exposed: 0,
             asynchronous: false,
             graph_tokens: 0,
         }
@@ -302,7 +305,8 @@ impl StepCost {
         }
         let sequences = batches.iter().map(BatchShape::sequences).max().unwrap_or(0);
         let host = self.host_step + self.host_per_sequence * u64::from(sequences);
-        if self.asynchronous { line.max(StepLine::constant(host)) } else { line.plus(host) }
+        let line = if self.asynchronous { line.max(StepLine::constant(host)) } else { line.plus(host) };
+        line.plus(self.host_exposed)
     }
 
     /// Time to hand the activations of a batch to the next stage.

@@ -34,7 +34,13 @@ prop_compose! {
 
 fn costs() -> impl Strategy<Value = StepCost> {
     let hosts = (any::<bool>(), any::<bool>(), 0u32..3).prop_map(|(asynchronous, graph, step)| {
-        let host = HostOverhead { step_us: 40.0 * f64::from(step), per_sequence_us: 0.7, asynchronous, ..no_host() };
+        let host = HostOverhead {
+            step_us: 40.0 * f64::from(step),
+            per_sequence_us: 0.7,
+            asynchronous,
+            exposed_us: 3.0,
+            ..no_host()
+        };
         (HostOverhead { eager_layer_launch_us: 30.0, ..host }, graph)
     });
     (hosts, prop_oneof![3 => Just(1u32), 1 => Just(2u32), 1 => Just(4u32)])

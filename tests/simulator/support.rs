@@ -172,6 +172,7 @@ pub(crate) fn no_host() -> HostOverhead {
         step_us: 0.0,
         per_sequence_us: 0.0,
         asynchronous: false,
+        exposed_us: 0.0,
         eager_layer_launch_us: 0.0,
         request_us: 0.0,
         response_us: 0.0,
