@@ -10,6 +10,8 @@ pub mod operator;
 pub mod predictor;
 pub mod roofline;
 pub mod shape;
+#[cfg(test)]
+mod shipped;
 pub mod table;
 pub mod train;
 
