@@ -12,6 +12,8 @@ pub mod operator;
 pub mod predictor;
 pub mod roofline;
 pub mod shape;
+#[cfg(test)]
+mod shipped;
 pub mod step_cost;
 pub mod table;
 pub mod train;

@@ -1,6 +1,7 @@
 //! Physics of one operator: arithmetic, memory traffic, thread blocks and launches, and the time they bound.
 //!
-//! time = launches + thread-block overhead + max(arithmetic / sustained rate, bytes / sustained bandwidth)
+//! time = launches + thread-block overhead + max(arithmetic / sustained rate, bytes / sustained bandwidth) +
+//! elementwise bytes / sustained bandwidth
 //! (Williams, Waterman and Patterson, "Roofline", CACM 2009, with a floor). It never falls when a shape grows. Fitted
 //! predictors learn the residual ln(measured / roofline), so outside their measurements an estimate follows this file.
 
@@ -19,8 +20,11 @@ const PREFILL_EFFICIENCY: f64 = 0.65;
 const DECODE_EFFICIENCY: f64 = 0.50;
 /// Sustained share of the memory bandwidth in weight-streaming kernels.
 const GEMM_BANDWIDTH_EFFICIENCY: f64 = 0.90;
-/// Sustained share of the memory bandwidth in attention and elementwise kernels.
+/// Sustained share of the memory bandwidth in attention kernels.
 const BANDWIDTH_EFFICIENCY: f64 = 0.85;
+/// The same in elementwise kernels: activation kernels reach 0.60 and norms with a residual 0.85 or more (kernel-only
+/// timings of Llama-3.1-405B on H800 in NetX-lab/Frontier, MIT).
+const STREAMING_EFFICIENCY: f64 = 0.75;
 /// Shortest kernel on the GPU, in nanoseconds: 2.4 us is the smallest GEMM of the H100 tables.
 const KERNEL_FLOOR_NS: f64 = 2_500.0;
 /// Floor of an attention layer (scheduling metadata, attention, combination of splits), in nanoseconds.
@@ -42,6 +46,8 @@ pub struct Work {
     pub flops: f64,
     /// Bytes moved to or from memory.
     pub bytes: f64,
+    /// Bytes that separate elementwise kernels of the same operator move, before or after.
+    pub elementwise_bytes: f64,
     /// Thread blocks per streaming multiprocessor; zero where their overhead is negligible.
     pub blocks_per_sm: f64,
 }
@@ -85,7 +91,7 @@ pub fn work(operator: &Operator, gpu: &Gpu) -> Work {
         Operator::Gemm { tokens, n, k, weights, activations } => {
             let (m, n, k) = (f64::from(tokens), f64::from(n), f64::from(k));
             let bytes = n * k * weights.bytes_per_element() + m * k * activations.bytes_per_element() + 2.0 * m * n;
-            Work { flops: 2.0 * m * n * k, bytes, blocks_per_sm: 0.0 }
+            Work { flops: 2.0 * m * n * k, bytes, ..Work::default() }
         }
         Operator::PrefillAttention { batch, chunk_tokens, context_tokens, heads } => {
             prefill_work(f64::from(batch), f64::from(chunk_tokens), f64::from(context_tokens), &heads, gpu)
@@ -107,14 +113,27 @@ pub fn work(operator: &Operator, gpu: &Gpu) -> Work {
             let (experts, local) = (f64::from(experts), f64::from(local_experts));
             let parameters = 3.0 * f64::from(hidden_size) * f64::from(intermediate_size);
             let rows = tokens * top_k * local / experts;
+            let weight_bytes = active_experts(tokens, top_k, experts, local) * parameters * weights.bytes_per_element();
+            // The activation and the weighted sum run over every routed row, those of other GPUs' experts included
+            // (vLLM `fused_moe`): two passes over the hidden width, three over the inner one, in 16 bits.
             let row_elements = 2.0 * f64::from(hidden_size) + 3.0 * f64::from(intermediate_size);
-            let bytes = active_experts(tokens, top_k, experts, local) * parameters * weights.bytes_per_element()
-                + rows * row_elements * activations.bytes_per_element().max(1.0);
-            Work { flops: 2.0 * rows * parameters, bytes, blocks_per_sm: 0.0 }
+            Work {
+                flops: 2.0 * rows * parameters,
+                bytes: weight_bytes + rows * f64::from(hidden_size) * activations.bytes_per_element(),
+                elementwise_bytes: tokens * top_k * row_elements * 2.0,
+                ..Work::default()
+            }
         }
         Operator::Streaming { bytes, .. } => Work { bytes, ..Work::default() },
         Operator::Collective { .. } => Work::default(),
     }
+}
+
+/// Prefill kernels split the keys of one query tile over several multiprocessors when tiles are few: FlashAttention-3
+/// on Hopper and the data-centre Blackwell kernels do, FlashAttention-2 with a paged cache does not (measured on RTX PRO
+/// 6000 by LLMServingSim, MIT: 370 us at context 16,384 for any chunk of 16 to 256 tokens).
+fn splits_keys(gpu: &Gpu) -> bool {
+    (90..120).contains(&gpu.sm_version)
 }
 
 fn prefill_work(batch: f64, chunk: f64, context: f64, heads: &AttentionHeads, gpu: &Gpu) -> Work {
@@ -123,10 +142,18 @@ fn prefill_work(batch: f64, chunk: f64, context: f64, heads: &AttentionHeads, gp
     let span = heads.window.map_or(context, |window| context.min(f64::from(window)));
     let cache = (span + chunk) * f64::from(heads.cached_elements_per_token) * heads.kv_cache.bytes_per_element();
     let tiles = batch * kv * libm::ceil(chunk * query / kv / PREFILL_TILE_ROWS);
+    let mut flops = 2.0 * batch * causal_pairs(chunk, context, heads.window) * query * widths;
+    if !splits_keys(gpu) {
+        // A tile walks its keys alone: the time of one full tile is the least, however many multiprocessors idle.
+        let longest = causal_pairs(1.0, context + chunk / 2.0, heads.window);
+        let one_tile = 2.0 * PREFILL_TILE_ROWS * longest * widths;
+        flops = flops.max(one_tile * f64::from(gpu.sm_count) * PREFILL_EFFICIENCY);
+    }
     Work {
-        flops: 2.0 * batch * causal_pairs(chunk, context, heads.window) * query * widths,
+        flops,
         bytes: batch * (cache + 2.0 * chunk * query * widths),
         blocks_per_sm: (tiles / f64::from(gpu.sm_count)).max(1.0),
+        ..Work::default()
     }
 }
 
@@ -140,6 +167,7 @@ fn decode_work(batch: f64, context: f64, heads: &AttentionHeads, gpu: &Gpu) -> W
         flops: 2.0 * batch * span * padded_queries * widths,
         bytes: batch * (cache + 2.0 * f64::from(heads.query) * widths),
         blocks_per_sm: (batch * f64::from(tiles) / f64::from(gpu.sm_count)).max(1.0),
+        ..Work::default()
     }
 }
 
@@ -147,11 +175,12 @@ fn decode_work(batch: f64, context: f64, heads: &AttentionHeads, gpu: &Gpu) -> W
 /// model. Positive, finite for finite shapes, and never smaller for a larger shape.
 #[must_use]
 pub fn roofline_ns(operator: &Operator, gpu: &Gpu) -> f64 {
-    let Work { flops, bytes, blocks_per_sm } = work(operator, gpu);
+    let Work { flops, bytes, elementwise_bytes, blocks_per_sm } = work(operator, gpu);
     let bound = |floor_ns: f64, rate: f64, bandwidth_efficiency: f64| {
         let arithmetic = flops / rate * 1e9;
         let traffic = bytes / (gpu.memory_bytes_per_second * bandwidth_efficiency) * 1e9;
-        floor_ns + blocks_per_sm * ATTENTION_BLOCK_NS + arithmetic.max(traffic)
+        let elementwise = elementwise_bytes / (gpu.memory_bytes_per_second * BANDWIDTH_EFFICIENCY) * 1e9;
+        floor_ns + blocks_per_sm * ATTENTION_BLOCK_NS + arithmetic.max(traffic) + elementwise
     };
     let bf16 = peak_flops(NumberFormat::Bf16, gpu);
     match *operator {
@@ -165,7 +194,7 @@ pub fn roofline_ns(operator: &Operator, gpu: &Gpu) -> f64 {
             peak_flops(activations, gpu) * GROUPED_GEMM_EFFICIENCY,
             GEMM_BANDWIDTH_EFFICIENCY,
         ),
-        Operator::Streaming { kernels, .. } => bound(KERNEL_FLOOR_NS * f64::from(kernels), bf16, BANDWIDTH_EFFICIENCY),
+        Operator::Streaming { kernels, .. } => bound(KERNEL_FLOOR_NS * f64::from(kernels), bf16, STREAMING_EFFICIENCY),
         Operator::Collective { kind, bytes, gpus, .. } => {
             network::alpha_beta::AlphaBeta.collective_ns(kind, bytes, gpus, gpu)
         }
@@ -215,6 +244,32 @@ mod tests {
             let sum: u32 = (1..=chunk).map(|i| (context + i).min(window.unwrap_or(u32::MAX))).sum();
             assert_eq!(causal_pairs(f64::from(chunk), f64::from(context), window), f64::from(sum));
         }
+    }
+
+    #[test]
+    fn a_short_chunk_on_a_long_context_pays_for_its_keys() {
+        let chunk = |chunk_tokens| Operator::PrefillAttention {
+            batch: 1,
+            chunk_tokens,
+            context_tokens: 16_384,
+            heads: heads(None),
+        };
+        let gpu = test_gpus::l40s();
+        let (short, longer) = (roofline_ns(&chunk(16), &gpu), roofline_ns(&chunk(128), &gpu));
+        assert!(longer < 1.1 * short, "one tile per head either way: {short} and {longer}");
+        assert!(
+            short
+                > 3.0
+                    * roofline_ns(
+                        &Operator::PrefillAttention {
+                            batch: 1,
+                            chunk_tokens: 16,
+                            context_tokens: 2048,
+                            heads: heads(None)
+                        },
+                        &gpu
+                    )
+        );
     }
 
     #[test]

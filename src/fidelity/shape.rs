@@ -34,8 +34,8 @@ pub struct Split {
     pub name: &'static str,
     /// The key of an operator; rows with equal keys stay together.
     pub key: fn(&Operator) -> [u32; 5],
-    /// Keys at both ends of the range stay in the fit (the split measures interpolation).
-    pub keep_ends: bool,
+    /// The keys are sizes: held-out ones lie between fitted ones, so the split measures interpolation.
+    pub ordered: bool,
 }
 
 impl Family {
@@ -147,24 +147,24 @@ impl Family {
     pub fn splits(self) -> &'static [Split] {
         match self {
             Self::Gemm => &[
-                Split { name: "(n, k) pairs", key: matrix_key, keep_ends: false },
-                Split { name: "token counts", key: size_key, keep_ends: true },
+                Split { name: "(n, k) pairs", key: matrix_key, ordered: false },
+                Split { name: "token counts", key: size_key, ordered: true },
             ],
             Self::PrefillAttention => &[
-                Split { name: "(heads, kv heads)", key: heads_key, keep_ends: false },
-                Split { name: "batch sizes", key: batch_key, keep_ends: true },
-                Split { name: "lengths", key: size_key, keep_ends: true },
+                Split { name: "(heads, kv heads)", key: heads_key, ordered: false },
+                Split { name: "batch sizes", key: batch_key, ordered: true },
+                Split { name: "lengths", key: size_key, ordered: true },
             ],
             Self::DecodeAttention => &[
-                Split { name: "(heads, kv heads)", key: heads_key, keep_ends: false },
-                Split { name: "batch sizes", key: batch_key, keep_ends: true },
-                Split { name: "contexts", key: size_key, keep_ends: true },
+                Split { name: "(heads, kv heads)", key: heads_key, ordered: false },
+                Split { name: "batch sizes", key: batch_key, ordered: true },
+                Split { name: "contexts", key: size_key, ordered: true },
             ],
             Self::GroupedGemm => &[
-                Split { name: "expert shapes", key: matrix_key, keep_ends: false },
-                Split { name: "token counts", key: size_key, keep_ends: true },
+                Split { name: "expert shapes", key: matrix_key, ordered: false },
+                Split { name: "token counts", key: size_key, ordered: true },
             ],
-            Self::Collective => &[Split { name: "message sizes", key: size_key, keep_ends: true }],
+            Self::Collective => &[Split { name: "message sizes", key: size_key, ordered: true }],
         }
     }
 }
@@ -270,10 +270,13 @@ fn padding(value: f64, step: f64) -> f64 {
     libm::ceil(value / step) * step / value
 }
 
+/// Features are rounded to this step, below 1 % of a size: fewer distinct thresholds make a smaller file.
+const FEATURE_STEPS: f64 = 128.0;
+
 fn collect(values: &[f64]) -> [f32; MAX_FEATURES] {
     let mut features = [0.0; MAX_FEATURES];
     for (feature, value) in features.iter_mut().zip(values) {
-        *feature = *value as f32;
+        *feature = (libm::round(*value * FEATURE_STEPS) / FEATURE_STEPS) as f32;
     }
     features
 }

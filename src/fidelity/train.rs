@@ -1,7 +1,7 @@
 //! From measurements to a fitted profile: merge repeats, drop implausible rows, fit, and measure the error on shapes
 //! that were held out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::card::{Card, DroppedRows, ErrorEntry, FamilyEntry, GpuFacts};
 use super::fit::{ForestSettings, fit_forest};
@@ -20,8 +20,10 @@ use crate::rng::Stream;
 const IMPLAUSIBLE: f64 = 3.0;
 /// Repeats of one shape that differ by more than this factor are named on the card.
 const DISAGREEMENT: f64 = 1.25;
-/// One in so many keys is held out, by a hash of the key.
+/// One in so many keys without an order (matrix shapes, head counts) is held out, by a hash of the key.
 const HELD_OUT_ONE_IN: u64 = 7;
+/// Of keys with an order (tokens, batch, bytes) every fourth is held out, counted so that both ends stay in the fit.
+const HELD_OUT_STRIDE: usize = 4;
 
 /// One usable measurement.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +47,9 @@ pub struct Fitted {
 /// Sizes that balance error on held-out shapes against bytes; doubling the trees gains less than 0.1 points of p50.
 fn settings(family: Family) -> ForestSettings {
     match family {
-        Family::Gemm => ForestSettings { trees: 16, min_leaf: 12 },
-        Family::PrefillAttention | Family::DecodeAttention => ForestSettings { trees: 12, min_leaf: 6 },
-        Family::GroupedGemm => ForestSettings { trees: 12, min_leaf: 8 },
+        Family::Gemm => ForestSettings { trees: 8, min_leaf: 14 },
+        Family::PrefillAttention | Family::DecodeAttention => ForestSettings { trees: 8, min_leaf: 9 },
+        Family::GroupedGemm => ForestSettings { trees: 8, min_leaf: 5 },
         Family::Collective => ForestSettings { trees: 0, min_leaf: 1 },
     }
 }
@@ -178,14 +180,21 @@ fn fit_group(family: Family, key: [u8; 2], rows: &[&Row]) -> Result<Group, Diagn
 
 /// Fits without the held-out keys of a split and measures the error on them, per reported group.
 fn held_out_errors(family: Family, rows: &[Row], split: &Split) -> Result<Vec<ErrorEntry>, Diagnostic> {
-    let keys: BTreeMap<[u32; 5], ()> = rows.iter().map(|row| ((split.key)(&row.operator), ())).collect();
-    let ends = [keys.first_key_value(), keys.last_key_value()].map(|end| end.map(|(key, ())| *key));
-    let is_held_out = |row: &Row| {
-        let key = (split.key)(&row.operator);
-        let at_end = split.keep_ends && ends.contains(&Some(key));
-        let index = key.iter().fold(0u64, |hash, part| hash.wrapping_mul(1_000_003).wrapping_add(u64::from(*part)));
-        !at_end && Stream::new(0, split.name, index).below(HELD_OUT_ONE_IN) == 0
-    };
+    let keys: BTreeSet<[u32; 5]> = rows.iter().map(|row| (split.key)(&row.operator)).collect();
+    let held_keys: BTreeSet<[u32; 5]> = keys
+        .iter()
+        .enumerate()
+        .filter(|(position, key)| {
+            if split.ordered {
+                position % HELD_OUT_STRIDE == HELD_OUT_STRIDE / 2 && position + 1 < keys.len()
+            } else {
+                let seed = |hash: u64, part: &u32| hash.wrapping_mul(1_000_003).wrapping_add(u64::from(*part));
+                Stream::new(0, split.name, key.iter().fold(0, seed)).below(HELD_OUT_ONE_IN) == 0
+            }
+        })
+        .map(|(_, key)| *key)
+        .collect();
+    let is_held_out = |row: &Row| held_keys.contains(&(split.key)(&row.operator));
     let (held, kept): (Vec<Row>, Vec<Row>) = rows.iter().copied().partition(is_held_out);
     if held.is_empty() || kept.is_empty() {
         return Ok(Vec::new());
