@@ -8,7 +8,7 @@ use crate::pareto::{Axes, Bound, Selection};
 use crate::plots::{Captions, FIGURE_COLUMNS, FrontFiles, draw, format_number, front_figure};
 use crate::results::Table;
 use crate::results::schema::deployment_label;
-use crate::space::{Candidate, deployment_commands};
+use crate::space::{Candidate, Pool, deployment_commands};
 use crate::spec::Sweep;
 use crate::spec::{Arrival, Budget, Traffic};
 use crate::units::format_count;
@@ -69,9 +69,9 @@ impl Answer {
         workspace.space.candidate(index as u64).ok()
     }
 
-    /// Feasible rows by the vertical axis of the front, best first; of equal deployments under different loads only the
-    /// best.
-    pub(super) fn best(&self, workspace: &Workspace, count: usize) -> Vec<(usize, Candidate)> {
+    /// Feasible rows by the vertical axis of the front, best first; of deployments that differ in load and engine limits
+    /// only, the best.
+    fn best(&self, workspace: &Workspace, count: usize) -> Vec<(usize, Candidate)> {
         let mut rows: Vec<usize> =
             (0..self.selection.points.len()).filter(|&row| self.selection.feasible[row]).collect();
         let sign = self.axes.directions()[1].sign();
@@ -83,7 +83,7 @@ impl Answer {
                 break;
             }
             let Some(candidate) = self.candidate(workspace, row) else { continue };
-            if best.iter().all(|(_, known)| known.pools != candidate.pools || known.router != candidate.router) {
+            if best.iter().all(|(_, known)| !same_placement(known, &candidate)) {
                 best.push((row, candidate));
             }
         }
@@ -119,7 +119,7 @@ impl Answer {
 
     fn write_table(&self, workspace: &Workspace, count: usize, out: &mut dyn Write) -> Result<(), Failure> {
         let best = self.best(workspace, count);
-        writeln!(out, "\nBest deployments by {}, each at its best load:\n", self.axes.y.title())?;
+        writeln!(out, "\nBest deployments by {}, each with its best load and engine limits:\n", self.axes.y.title())?;
         let mut header = vec!["".to_owned(), "deployment".to_owned(), "load".to_owned()];
         let columns: Vec<&str> = [&*self.axes.y.name, &*self.axes.x.name].into_iter().chain(COLUMNS).collect();
         header.extend(columns.iter().map(|name| (*name).to_owned()));
@@ -158,6 +158,15 @@ impl Answer {
         let figure = front_figure(&self.table, &self.axes, &self.bounds, &self.selection, "parallelism", captions)?;
         draw(&figure, folder).map_err(Failure::results)
     }
+}
+
+/// Whether two candidates put the same replicas on the same GPUs.
+fn same_placement(a: &Candidate, b: &Candidate) -> bool {
+    let placements = |candidate: &Candidate| -> Vec<_> {
+        let placement = |pool: &Pool| (pool.gpu.name.clone(), pool.replicas, pool.parallelism, pool.precision);
+        candidate.pools.iter().map(placement).collect()
+    };
+    a.architecture == b.architecture && placements(a) == placements(b)
 }
 
 /// A load with its unit.

@@ -7,7 +7,8 @@
 /// smear.
 pub const DENSE_TOKENS: u32 = 512;
 /// Distance between knots above [`DENSE_TOKENS`]: half a GEMM tile row of 128.
-pub const TOKEN_STRIDE: u32 = 64;
+pub const TOKEN_STRIDE: u32 = 1 << TOKEN_STRIDE_BITS;
+const TOKEN_STRIDE_BITS: u32 = 6;
 
 /// Knots that divide each octave into `2^BITS` equal parts; all integers below `2^BITS` are knots.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,12 @@ impl<const BITS: u32> OctaveKnots<BITS> {
         }
         let octave = (index >> BITS) - 1;
         (((index & ((1 << BITS) - 1)) + (1 << BITS)) as u64) << octave
+    }
+
+    /// Binary logarithm of the distance from a knot to the next.
+    #[must_use]
+    pub fn span_bits(index: usize) -> u32 {
+        ((index >> BITS) as u32).saturating_sub(1)
     }
 
     /// All knots from zero to the first one at or above `max`.
@@ -72,7 +79,7 @@ impl TokenGrid {
         let above = tokens - DENSE_TOKENS;
         let knot = ((above / TOKEN_STRIDE) as usize).min(self.coarse.len() - 2);
         let offset = above - knot as u32 * TOKEN_STRIDE;
-        interpolate(self.coarse[knot], self.coarse[knot + 1], u64::from(offset), u64::from(TOKEN_STRIDE))
+        interpolate(self.coarse[knot], self.coarse[knot + 1], u64::from(offset), TOKEN_STRIDE_BITS)
     }
 
     /// Adds `count` copies of another grid with the same knots; an empty grid takes over the knots.
@@ -159,9 +166,8 @@ impl DecodeGrid {
     fn at_batch(&self, batch: u64, column: usize) -> u64 {
         let rows = self.ticks.len() / self.width;
         let row = BatchKnots::index(batch).min(rows - 2);
-        let (low, high) = (BatchKnots::value(row), BatchKnots::value(row + 1));
         let at = |row: usize| self.ticks[row * self.width + column];
-        interpolate(at(row), at(row + 1), batch - low, high - low)
+        interpolate(at(row), at(row + 1), batch - BatchKnots::value(row), BatchKnots::span_bits(row))
     }
 }
 
@@ -206,12 +212,11 @@ impl PrefillGrid {
         let row = ChunkKnots::index(chunk).min(rows - 2);
         let column = ContextKnots::index(context).min(self.width - 2);
         let across = |row: usize| {
-            let (low, high) = (ContextKnots::value(column), ContextKnots::value(column + 1));
             let at = row * self.width + column;
-            interpolate(self.ticks[at], self.ticks[at + 1], context - low, high - low)
+            let offset = context - ContextKnots::value(column);
+            interpolate(self.ticks[at], self.ticks[at + 1], offset, ContextKnots::span_bits(column))
         };
-        let (low, high) = (ChunkKnots::value(row), ChunkKnots::value(row + 1));
-        interpolate(across(row), across(row + 1), chunk - low, high - low)
+        interpolate(across(row), across(row + 1), chunk - ChunkKnots::value(row), ChunkKnots::span_bits(row))
     }
 }
 
@@ -222,10 +227,14 @@ fn add_scaled(sum: &mut Vec<u64>, terms: &[u64], count: u64) {
     }
 }
 
-/// `start + (end - start) * offset / span`, also where `end` is below `start` or `offset` beyond `span`; never negative.
-fn interpolate(start: u64, end: u64, offset: u64, span: u64) -> u64 {
-    let change = (end as i128 - start as i128) * offset as i128 / span as i128;
-    (start as i128 + change).max(0) as u64
+/// `start + (end - start) * offset / 2^span_bits`, rounded down; also where `end` is below `start` or `offset` beyond
+/// the span, but never negative.
+///
+/// All knots are powers of two apart, so that no look-up divides. A change of 2^43 ticks (two hours) times an offset of
+/// 2^20 still fits 63 bits.
+fn interpolate(start: u64, end: u64, offset: u64, span_bits: u32) -> u64 {
+    let change = (end as i64 - start as i64) * offset as i64;
+    (start as i64 + (change >> span_bits)).max(0) as u64
 }
 
 #[cfg(test)]
@@ -249,6 +258,8 @@ mod tests {
             let index = OctaveKnots::<3>::index(x);
             prop_assert!(OctaveKnots::<3>::value(index) <= x);
             prop_assert!(OctaveKnots::<3>::value(index + 1) > x);
+            let distance = OctaveKnots::<3>::value(index + 1) - OctaveKnots::<3>::value(index);
+            prop_assert_eq!(distance, 1 << OctaveKnots::<3>::span_bits(index));
         }
 
         #[test]

@@ -252,3 +252,119 @@ impl Sharding<'_> {
         (gpus > 1).then_some(Operator::Collective { kind, bytes, gpus, graph: self.graph })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(ffn: Ffn) -> Model {
+        Model {
+            name: "toy".into(),
+            repository: None,
+            hidden_size: 4096,
+            vocab_size: 32_000,
+            tied_embeddings: false,
+            max_position_embeddings: 8192,
+            attention: Attention::Grouped {
+                heads: 32,
+                kv_heads: 8,
+                head_dim: 128,
+                qkv_bias: false,
+                qk_norm: false,
+                sinks: false,
+            },
+            layers: vec![Layer { window: None, ffn }; 2],
+            checkpoint: Precision::BF16,
+            quantized: crate::catalog::Quantized::Linears,
+        }
+    }
+
+    fn experts() -> Model {
+        model(Ffn::MixtureOfExperts {
+            experts: 64,
+            top_k: 4,
+            expert_intermediate_size: 1024,
+            shared_intermediate_size: 0,
+            expert_bias: false,
+        })
+    }
+
+    fn split(tp_attention: u32, dp_attention: u32, tp_ffn: u32, ep_ffn: u32) -> Parallelism {
+        Parallelism { pp: 1, tp_attention, dp_attention, tp_ffn, ep_ffn }
+    }
+
+    fn sharding(model: &Model, parallelism: Parallelism) -> Sharding<'_> {
+        Sharding { model, parallelism, precision: Precision::BF16, graph: true }
+    }
+
+    /// Kinds of the collectives of one layer, over both groups of operators.
+    fn collectives(model: &Model, parallelism: Parallelism) -> Vec<CollectiveKind> {
+        let sharding = sharding(model, parallelism);
+        let layer = model.layers[0];
+        let operators = [sharding.rank_operators(layer, 8), sharding.shared_operators(layer, 8)].concat();
+        let kind = |operator: &Operator| match operator {
+            Operator::Collective { kind, .. } => Some(*kind),
+            _ => None,
+        };
+        operators.iter().filter_map(kind).collect()
+    }
+
+    #[test]
+    fn each_physical_collective_is_counted_once() {
+        use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
+        let dense = model(Ffn::Dense { intermediate_size: 14_336 });
+        assert_eq!(collectives(&dense, split(1, 1, 1, 1)), []);
+        // One all-reduce after the output projection, one after the down projection.
+        assert_eq!(collectives(&dense, split(4, 1, 4, 1)), [AllReduce, AllReduce]);
+        // The same with the experts' columns or the experts themselves dealt out.
+        assert_eq!(collectives(&experts(), split(4, 1, 4, 1)), [AllReduce, AllReduce]);
+        assert_eq!(collectives(&experts(), split(4, 1, 1, 4)), [AllReduce, AllReduce]);
+        // Data-parallel attention exchanges tokens around the experts instead.
+        assert_eq!(collectives(&experts(), split(1, 4, 1, 4)), [AllGather, ReduceScatter]);
+        assert_eq!(collectives(&experts(), split(2, 2, 1, 4)), [AllReduce, AllGather, ReduceScatter]);
+    }
+
+    #[test]
+    fn expert_work_is_divided_by_expert_parallelism() {
+        let model = experts();
+        let local = |parallelism| match sharding(&model, parallelism).shared_operators(model.layers[0], 8)[0] {
+            Operator::GroupedGemm { local_experts, intermediate_size, .. } => (local_experts, intermediate_size),
+            other => panic!("{other:?} is not the experts' product"),
+        };
+        assert_eq!(local(split(4, 1, 1, 4)), (16, 1024));
+        assert_eq!(local(split(4, 1, 4, 1)), (64, 256));
+    }
+
+    #[test]
+    fn embedding_norm_head_and_sampling_are_charged() {
+        let model = model(Ffn::Dense { intermediate_size: 14_336 });
+        let sharding = sharding(&model, split(2, 1, 2, 1));
+        let embedding = sharding.embedding_operators(8);
+        assert!(matches!(embedding[0], Operator::Streaming { bytes, .. } if bytes >= 8.0 * 4096.0 * 2.0));
+        let head = sharding.head_operators(3);
+        let count = |wanted: fn(&Operator) -> bool| head.iter().filter(|operator| wanted(operator)).count();
+        assert_eq!(count(|operator| matches!(operator, Operator::Gemm { tokens: 3, n: 16_000, k: 4096, .. })), 1);
+        // Final norm, and sampling over the gathered logits.
+        assert_eq!(count(|operator| matches!(operator, Operator::Streaming { .. })), 2);
+        assert_eq!(count(|operator| matches!(operator, Operator::Collective { .. })), 1);
+    }
+
+    #[test]
+    fn key_value_heads_are_replicated_beyond_their_number() {
+        let model = model(Ffn::Dense { intermediate_size: 14_336 });
+        let heads = sharding(&model, split(16, 1, 16, 1)).heads(model.layers[0]);
+        assert_eq!((heads.query, heads.kv, heads.cached_elements_per_token), (2, 1, 256));
+    }
+
+    #[test]
+    fn only_quantised_layers_convert_their_inputs() {
+        let model = model(Ffn::Dense { intermediate_size: 14_336 });
+        let kernels = |precision| {
+            let sharding = Sharding { model: &model, parallelism: split(1, 1, 1, 1), precision, graph: true };
+            sharding.rank_operators(model.layers[0], 8).len()
+        };
+        let fp8 = Precision { weights: NumberFormat::Fp8, activations: NumberFormat::Fp8, ..Precision::BF16 };
+        // One conversion before each of QKV, output, gate-up and down.
+        assert_eq!(kernels(fp8), kernels(Precision::BF16) + 4);
+    }
+}

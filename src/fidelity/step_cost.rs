@@ -124,6 +124,8 @@ impl LayerCost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCost {
     stages: Vec<StageCost>,
+    /// Which stages equal the one before.
+    repeated: Vec<bool>,
     /// Hand-over of the activations from one stage to the next.
     transfer: TokenGrid,
     host_step: u64,
@@ -236,6 +238,7 @@ impl StepCost {
         stages[0].layers.rank_tokens.add_scaled(&compiler.embedding(), 1);
         stages[pp as usize - 1].head = Some(compiler.head());
         Self {
+            repeated: repeated(&stages),
             stages,
             transfer: compiler.transfer(),
             host_step: Ticks::from_ns(host.step_us * 1e3).0,
@@ -267,8 +270,10 @@ impl StepCost {
             head: None,
             eager_launch: 0,
         };
+        let stages: Vec<StageCost> = stage_ticks.iter().map(stage).collect();
         Self {
-            stages: stage_ticks.iter().map(stage).collect(),
+            repeated: repeated(&stages),
+            stages,
             transfer: zero(),
             host_step: 0,
             host_per_sequence: 0,
@@ -282,6 +287,12 @@ impl StepCost {
     #[must_use]
     pub fn stages(&self) -> usize {
         self.stages.len()
+    }
+
+    /// Whether a stage costs the same as the one before it, for every batch.
+    #[must_use]
+    pub fn is_like_previous(&self, stage: usize) -> bool {
+        self.repeated[stage]
     }
 
     /// Durations of consecutive steps in which the ranks of a lock-step group keep these batches, on one stage. Batches
@@ -348,6 +359,10 @@ pub fn padded_tokens(tokens: u32) -> u32 {
         5..=256 => tokens.next_multiple_of(8),
         _ => tokens.next_multiple_of(16),
     }
+}
+
+fn repeated(stages: &[StageCost]) -> Vec<bool> {
+    (0..stages.len()).map(|stage| stage > 0 && stages[stage] == stages[stage - 1]).collect()
 }
 
 /// The different layers of a model, in order of first appearance.

@@ -150,7 +150,7 @@ mod tests {
         // Twelve rows, of which row 9 panicked; row 0 is the fastest at equal throughput.
         assert_eq!(figure.points.len(), 11);
         assert_eq!(figure.points.iter().filter(|point| point.feasible).count(), 8);
-        assert_eq!(figure.front, [FrontMember { point: 0, label: "4 × tp2, 256 seqs".into() }]);
+        assert_eq!(figure.front, [FrontMember { point: 0, label: "4 × tp2 bf16, 256 seqs".into() }]);
         assert_eq!((figure.knee, figure.x.bound, figure.y.bound), (Some(0), Some(31.25), None));
         assert_eq!(figure.categories, ["sla_met", "no sla_met"]);
         assert_eq!(figure.points[1].category, 1);

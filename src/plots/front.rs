@@ -34,7 +34,7 @@ pub struct FrontPoint {
 pub struct FrontMember {
     /// Position in [`FrontFigure::points`].
     pub point: usize,
-    /// Short description of the deployment, e.g. `8 × tp2, 256 seqs`.
+    /// Short description of the deployment, e.g. `8 × tp2 fp8, 256 seqs`.
     pub label: String,
 }
 

@@ -134,15 +134,16 @@ fn joined<'a>(pools: &'a [Pool], text: fn(&'a Pool) -> Cow<'a, str>) -> Cow<'a, 
     if distinct.len() == 1 { distinct.swap_remove(0) } else { Cow::Owned(distinct.join(" + ")) }
 }
 
-/// Short label of a deployment, e.g. `8 × tp2, 256 seqs`; pools are separated by ` + `.
+/// Short label of a deployment, e.g. `8 × tp2 fp8, 256 seqs`; pools are separated by ` + `.
 #[must_use]
 pub fn deployment_label(pools: &[Pool]) -> String {
     let mut label = String::new();
     for pool in pools {
         let separator = if label.is_empty() { "" } else { " + " };
         let (replicas, parallelism) = (pool.replicas, pool.parallelism.label());
+        let weights = pool.precision.weights.name();
         // Writing to a string cannot fail.
-        let _ = write!(label, "{separator}{replicas} × {parallelism}, {} seqs", pool.engine.max_num_seqs);
+        let _ = write!(label, "{separator}{replicas} × {parallelism} {weights}, {} seqs", pool.engine.max_num_seqs);
     }
     label
 }
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn labels_are_short() {
-        assert_eq!(deployment_label(&fixture::row(0).candidate.pools), "4 × tp2, 256 seqs");
+        assert_eq!(deployment_label(&fixture::row(0).candidate.pools), "4 × tp2 bf16, 256 seqs");
     }
 
     #[test]

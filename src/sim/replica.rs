@@ -196,8 +196,12 @@ impl Replica {
         let batches = &self.batches[lane * ranks..(lane + 1) * ranks];
         let transfer = cost.transfer(batches);
         let mut ready = now;
+        let mut work = Ticks::ZERO;
         for stage in 0..self.stage_free.len() {
-            let work = Ticks(cost.line(stage, batches).first);
+            // Most stages in the middle are alike.
+            if stage == 0 || !cost.is_like_previous(stage) {
+                work = Ticks(cost.line(stage, batches).first);
+            }
             let end = ready.max(self.stage_free[stage]) + work;
             self.stage_free[stage] = end;
             ready = end + transfer;

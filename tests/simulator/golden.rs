@@ -137,6 +137,15 @@ fn ranks_in_lock_step_step_together() {
 }
 
 #[test]
+fn requests_that_arrive_one_by_one_are_spread_over_the_ranks() {
+    let mut setup = one_ms_steps();
+    setup.ranks = 4;
+    let text = transcript(&setup, &stream(&[(0, 10, 20), (1, 10, 20), (2, 10, 20), (3, 10, 20)]));
+    // From the fourth arrival on each rank decodes one sequence.
+    assert!(text.contains("decode 1  decode 1  decode 1  decode 1"), "{text}");
+}
+
+#[test]
 fn closed_loop_clients_issue_the_next_request_when_the_last_completes() {
     let mut requests = stream(&[(0, 10, 3); 4]);
     requests.clients = Some(2);
