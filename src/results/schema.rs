@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use super::column::{Column, Direction, Group, Kind, Value};
 use super::derived;
+use crate::catalog::NumberFormat;
 use crate::diag::{Diagnostic, nearest};
 use crate::space::{Pool, Role};
 
@@ -141,9 +142,12 @@ pub fn deployment_label(pools: &[Pool]) -> String {
     for pool in pools {
         let separator = if label.is_empty() { "" } else { " + " };
         let (replicas, parallelism) = (pool.replicas, pool.parallelism.label());
-        let weights = pool.precision.weights.name();
+        let mut formats = pool.precision.weights.name().to_owned();
+        if pool.precision.kv_cache != NumberFormat::Bf16 {
+            let _ = write!(formats, " kv-{}", pool.precision.kv_cache.name());
+        }
         // Writing to a string cannot fail.
-        let _ = write!(label, "{separator}{replicas} × {parallelism} {weights}, {} seqs", pool.engine.max_num_seqs);
+        let _ = write!(label, "{separator}{replicas} × {parallelism} {formats}, {} seqs", pool.engine.max_num_seqs);
     }
     label
 }
