@@ -33,7 +33,7 @@ fn cost(pp: u32) -> StepCost {
     let costs = CostModel::load(catalog.root(), &gpu).expect("a shipped profile");
     let parallelism = Parallelism { pp, tp_attention: 4, dp_attention: 1, tp_ffn: 4, ep_ffn: 1 };
     let precision = Precision { kv_cache: servescape::catalog::NumberFormat::Fp8, ..model.checkpoint };
-    let sharding = Sharding { model: &model, parallelism, precision, graph: true };
+    let sharding = Sharding { model: &model, parallelism, precision, graph: true, gpus_per_node: 8 };
     let limits = StepLimits { max_num_seqs: 256, max_num_batched_tokens: 8192, max_model_len: 16_384 };
     let host = HostOverhead {
         step_us: 0.0,
@@ -41,6 +41,7 @@ fn cost(pp: u32) -> StepCost {
         asynchronous: true,
         exposed_us: 900.0,
         eager_layer_launch_us: 0.0,
+        compiled_layer_launch_us: 0.0,
         request_us: 0.0,
         response_us: 0.0,
     };
@@ -100,10 +101,10 @@ fn look_ups(criterion: &mut Criterion) {
         BatchShape { decode_sequences: 93, decode_context_tokens: 93 * 4321, chunks: Vec::new(), finishing_chunks: 0 };
     let mixed = BatchShape { chunks: vec![(2048, 1000)], ..decode.clone() };
     criterion.bench_function("step cost of a decode batch", |bencher| {
-        bencher.iter(|| cost.line(0, std::slice::from_ref(black_box(&decode))));
+        bencher.iter(|| cost.line(std::slice::from_ref(black_box(&decode)), 256));
     });
     criterion.bench_function("step cost of a mixed batch", |bencher| {
-        bencher.iter(|| cost.line(0, std::slice::from_ref(black_box(&mixed))));
+        bencher.iter(|| cost.line(std::slice::from_ref(black_box(&mixed)), 256));
     });
     criterion.bench_function("compiling a step cost", |bencher| bencher.iter(|| self::cost(1)));
 }

@@ -86,6 +86,7 @@ struct HostTable {
     asynchronous: bool,
     exposed_us: Spanned<f64>,
     eager_layer_launch_us: Spanned<f64>,
+    compiled_layer_launch_us: Spanned<f64>,
     request_us: Spanned<f64>,
     response_us: Spanned<f64>,
 }
@@ -151,6 +152,7 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, D
             asynchronous: host.asynchronous,
             exposed_us: checks.not_negative("exposed_us", &host.exposed_us),
             eager_layer_launch_us: checks.not_negative("eager_layer_launch_us", &host.eager_layer_launch_us),
+            compiled_layer_launch_us: checks.not_negative("compiled_layer_launch_us", &host.compiled_layer_launch_us),
             request_us: checks.not_negative("request_us", &host.request_us),
             response_us: checks.not_negative("response_us", &host.response_us),
         },
@@ -189,7 +191,7 @@ mod tests {
                     graph_bytes_per_layer = 1\ncontext_bytes = 1\n\
                     collective = [{ gpus = 4, bytes = 1 }, { gpus = 2, bytes = 1 }]\n\
                     [host]\nsource = \"test\"\nstep_us = 0.0\nper_sequence_us = 0.0\nasynchronous = false\nexposed_us = 0.0\n\
-                    eager_layer_launch_us = 0.0\nrequest_us = 0.0\nresponse_us = 0.0\n";
+                    eager_layer_launch_us = 0.0\ncompiled_layer_launch_us = 0.0\nrequest_us = 0.0\nresponse_us = 0.0\n";
         let source = Arc::new(Source { name: "engine.toml".to_owned(), text: text.to_owned() });
         let error = parse("test", &source).unwrap_err();
         assert_eq!(error.0.len(), 1);

@@ -14,6 +14,8 @@ pub struct HostOverhead {
     pub exposed_us: f64,
     /// Host time to launch the kernels of one layer in eager mode, in microseconds; the GPU cannot run faster.
     pub eager_layer_launch_us: f64,
+    /// The same for compiled code in batches too large for a CUDA graph, in microseconds.
+    pub compiled_layer_launch_us: f64,
     /// From the client's request to the engine's queue: HTTP, tokenisation, process hops; in microseconds.
     pub request_us: f64,
     /// From the end of a step to the token at the client: detokenisation, streaming; in microseconds.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::explore::{Exclusion, Plan};
-use crate::pareto::{Axes, Bound, Selection};
+use crate::pareto::{Axes, Bound, Limit, Selection};
 use crate::plots::{Captions, FIGURE_COLUMNS, FrontFiles, draw, format_number, front_figure};
 use crate::results::Table;
 use crate::results::schema::deployment_label;
@@ -109,7 +109,11 @@ impl Answer {
             writeln!(out, "None does. Closest values reached, each by some candidate:")?;
             for bound in &self.bounds {
                 let values = self.table.numbers(&bound.column)?;
-                let closest = values.into_iter().filter(|value| !value.is_nan()).min_by(f64::total_cmp);
+                let values = values.into_iter().filter(|value| !value.is_nan());
+                let closest = match bound.limit {
+                    Limit::AtMost(_) => values.min_by(f64::total_cmp),
+                    Limit::AtLeast(_) => values.max_by(f64::total_cmp),
+                };
                 writeln!(out, "  {bound}: {}", closest.map_or_else(|| "no value".to_owned(), format_number))?;
             }
             return Ok(());
@@ -163,7 +167,9 @@ impl Answer {
 /// Whether two candidates put the same replicas on the same GPUs.
 fn same_placement(a: &Candidate, b: &Candidate) -> bool {
     let placements = |candidate: &Candidate| -> Vec<_> {
-        let placement = |pool: &Pool| (pool.gpu.name.clone(), pool.replicas, pool.parallelism, pool.precision);
+        let placement = |pool: &Pool| {
+            (pool.gpu.name.clone(), pool.replicas, pool.parallelism, pool.precision, pool.engine_profile.clone())
+        };
         candidate.pools.iter().map(placement).collect()
     };
     a.architecture == b.architecture && placements(a) == placements(b)

@@ -84,14 +84,22 @@ fn open_run(
     if known && !args.force {
         let mut manifest = Manifest::load(folder).map_err(Failure::results)?;
         if manifest.sweep_xxh3 != workspace.hash() {
-            return Err(Diagnostic::new(format!("`{}` holds the run of a different sweep", folder.display()))
+            let problem =
+                format!("`{}` holds the run of a different sweep, catalog or program version", folder.display());
+            return Err(Diagnostic::new(problem)
                 .help("choose another folder with --out, or replace it with --force")
                 .into());
         }
         if args.resume {
             // Told, not fatal: the parts are simulated again.
             let damaged = Diagnostics(manifest.drop_damaged_parts(folder));
-            write!(output.messages, "{}", render(&damaged, output.colour))?;
+            if !damaged.0.is_empty() {
+                write!(output.messages, "{}", render(&damaged, output.colour))?;
+            }
+            if manifest.pruned.is_none() {
+                manifest.pruned = Some(write_pruned(folder, &plan.pruned).map_err(Failure::results)?);
+            }
+            manifest.store(folder).map_err(Failure::results)?;
         } else if manifest.status != RunStatus::Finished {
             return Err(Diagnostic::new(format!("`{}` holds an unfinished run of this sweep", folder.display()))
                 .help("continue it with --resume, or start again with --force")

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use xxhash_rust::xxh3::Xxh3;
+
 use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::explore::{Engines, engines_of};
@@ -20,6 +22,7 @@ pub(super) struct Workspace {
     pub(super) engines: Engines,
     /// The file as the user wrote it.
     pub(super) text: String,
+    hash: u128,
 }
 
 impl Workspace {
@@ -33,7 +36,8 @@ impl Workspace {
         let engines = engines_of(&sweep, |name| catalog.engine(name))?;
         axes(&sweep)?;
         let space = Space::new(&sweep);
-        Ok(Self { sweep, space, engines, text })
+        let hash = content_hash(&sweep, &engines, catalog)?;
+        Ok(Self { sweep, space, engines, text, hash })
     }
 
     /// Opens the sweep of a run.
@@ -43,7 +47,7 @@ impl Workspace {
         let workspace = Self::open(&run_folder.join(SWEEP_FILE), trace.as_deref(), catalog)?;
         if workspace.hash() != manifest.sweep_xxh3 {
             return Err(Diagnostic::new(format!(
-                "the sweep, model or GPU facts in `{}` are not those that were simulated",
+                "the sweep, catalog or program is not the one that wrote `{}`",
                 run_folder.display()
             ))
             .help("run the sweep again, or restore the catalog that it was run with")
@@ -52,15 +56,36 @@ impl Workspace {
         Ok((workspace, manifest))
     }
 
-    /// Content hash of the sweep's meaning, in hexadecimal.
+    /// Content hash of everything that decides the rows, in hexadecimal.
     pub(super) fn hash(&self) -> String {
-        format!("{:032x}", self.sweep.sweep_hash())
+        format!("{:032x}", self.hash)
     }
 
     /// The SLA as bounds on result columns.
     pub(super) fn bounds(&self) -> Vec<Bound> {
         self.sweep.sla.bounds.iter().map(|bound| Bound::at_most(bound.key, bound.limit_ms)).collect()
     }
+}
+
+/// Hash of the sweep's meaning, its engine profiles, the fitted predictors and this program's version: a run goes on only
+/// with all of them unchanged.
+fn content_hash(sweep: &Sweep, engines: &Engines, catalog: &Catalog) -> Result<u128, Diagnostic> {
+    let mut hash = Xxh3::new();
+    hash.update(&sweep.sweep_hash().to_le_bytes());
+    hash.update(format!("{engines:?}").as_bytes());
+    hash.update(env!("CARGO_PKG_VERSION").as_bytes());
+    for file in files_below(&catalog.root().join("profiles").join("fitted")) {
+        hash.update(&std::fs::read(&file).map_err(|error| unreadable(&file, &error))?);
+    }
+    Ok(hash.digest128())
+}
+
+/// All files of a folder and its subfolders, sorted; none if there is no such folder.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+    entries.sort();
+    entries.into_iter().flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
 /// The Pareto axes of a sweep.

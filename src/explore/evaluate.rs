@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::catalog::Ffn;
+use crate::memory::usable_blocks;
 use crate::pareto::Bound;
 use crate::results::{OwnedRow, Status};
 use crate::scheduler::router::router;
@@ -31,11 +31,14 @@ pub struct Evaluator<'a> {
 
 impl Evaluator<'_> {
     /// Simulates the candidate at `index`. A panic becomes a row with its message; the arena is then replaced.
-    pub fn row(&self, arena: &mut Arena, index: u64, kv_blocks: u64, bounds: &[Bound]) -> Option<OwnedRow> {
-        let candidate = self.space.candidate(index).ok()?;
+    ///
+    /// # Panics
+    /// If there is no valid candidate at `index`.
+    pub fn row(&self, arena: &mut Arena, index: u64, kv_blocks: u64, bounds: &[Bound]) -> OwnedRow {
+        let candidate = self.space.candidate(index).expect("planned candidates are valid");
         let result = catch_unwind(AssertUnwindSafe(|| self.simulate(arena, &candidate, kv_blocks, &mut ())));
         let candidate = Arc::new(candidate);
-        Some(match result {
+        match result {
             Ok(outcome) => {
                 let status = Status::of(&outcome);
                 let mut row =
@@ -48,7 +51,7 @@ impl Evaluator<'_> {
                 let error = Some(panic_message(panic.as_ref()));
                 OwnedRow { candidate, status: Status::Panicked, outcome: None, kv_blocks, sla_met: false, error }
             }
-        })
+        }
     }
 
     /// Simulates a candidate.
@@ -65,17 +68,16 @@ impl Evaluator<'_> {
         let pool = &candidate.pools[0];
         let parallelism = pool.parallelism;
         let host = self.engines[&*pool.engine_profile].host;
-        let has_experts = self.sweep.model.layers.iter().any(|layer| matches!(layer.ffn, Ffn::MixtureOfExperts { .. }));
         // Experts tie the data-parallel ranks of a replica together; on dense models each rank is a replica of its own.
         let (replicas, ranks) = match parallelism.dp_attention {
-            ranks if has_experts => (pool.replicas, ranks),
+            ranks if self.sweep.model.has_experts() => (pool.replicas, ranks),
             ranks => (pool.replicas * ranks, 1),
         };
         let deployment = Deployment {
             replicas,
             ranks,
             cost: self.shared.cost(pool).expect("the plan covers the candidate"),
-            kv_blocks,
+            kv_blocks: usable_blocks(kv_blocks),
             limits: &pool.engine,
             scheduler: scheduler(pool.engine.scheduler).expect("the sweep names a known scheduler"),
             router: router(candidate.router).expect("the sweep names a known router"),

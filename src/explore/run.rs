@@ -89,8 +89,10 @@ pub fn run(
             let written = writer.consume(&parts, &receiver);
             (written, writer.progress)
         });
-        pool.broadcast(|_| work(evaluator, bounds, &blocks, &cursor, &gate, window, options.stop, &sender));
-        drop(sender);
+        let task =
+            Task { evaluator, bounds, blocks: &blocks, cursor: &cursor, gate: &gate, window, stop: options.stop };
+        // The last sender goes with this closure, also when a worker panics: the writer then ends.
+        pool.broadcast(move |_| task.work(&sender));
         writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     let wall_seconds = started.elapsed().as_secs_f64();
@@ -101,31 +103,45 @@ pub fn run(
     Ok(RunReport { progress, interrupted: progress.done < total, wall_seconds })
 }
 
-/// One worker: takes blocks in order until there are none, the gate closes or the user stops.
-#[expect(clippy::too_many_arguments, reason = "the whole context of a worker, used once")]
-fn work(
-    evaluator: &Evaluator<'_>,
-    bounds: &[Bound],
-    blocks: &[&[(u64, u64)]],
-    cursor: &AtomicUsize,
-    gate: &Gate,
+/// What every worker sees.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    evaluator: &'a Evaluator<'a>,
+    bounds: &'a [Bound],
+    blocks: &'a [&'a [(u64, u64)]],
+    cursor: &'a AtomicUsize,
+    gate: &'a Gate,
     window: usize,
-    stop: &AtomicBool,
-    sender: &Sender<Block>,
-) {
-    let mut arena = Arena::default();
-    while !stop.load(Ordering::Relaxed) {
-        let position = cursor.fetch_add(1, Ordering::Relaxed);
-        let Some(block) = blocks.get(position) else { return };
-        if !gate.enter(position, window) {
-            return;
+    stop: &'a AtomicBool,
+}
+
+impl Task<'_> {
+    /// One worker: takes blocks in order until there are none, the gate closes or the user stops.
+    fn work(self, sender: &Sender<Block>) {
+        let _on_panic = CloseOnPanic(self.gate);
+        let mut arena = Arena::default();
+        while !self.stop.load(Ordering::Relaxed) {
+            let position = self.cursor.fetch_add(1, Ordering::Relaxed);
+            let Some(block) = self.blocks.get(position) else { return };
+            if !self.gate.enter(position, self.window) {
+                return;
+            }
+            let row = |&(index, kv_blocks): &(u64, u64)| self.evaluator.row(&mut arena, index, kv_blocks, self.bounds);
+            let rows: Vec<OwnedRow> = block.iter().map(row).collect();
+            if sender.send(Block { position, rows }).is_err() {
+                return;
+            }
         }
-        let rows: Vec<OwnedRow> = block
-            .iter()
-            .filter_map(|&(index, kv_blocks)| evaluator.row(&mut arena, index, kv_blocks, bounds))
-            .collect();
-        if sender.send(Block { position, rows }).is_err() {
-            return;
+    }
+}
+
+/// Lets the other workers go home when this one panics outside a simulation.
+struct CloseOnPanic<'a>(&'a Gate);
+
+impl Drop for CloseOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close();
         }
     }
 }

@@ -113,6 +113,7 @@ fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, mo
         parallelism: pool.parallelism,
         precision: pool.precision,
         graph: pool.engine.cuda_graph,
+        gpus_per_node: pool.gpu.gpus_per_node,
     };
     let host = &engines[&*pool.engine_profile].host;
     StepCost::compile(&sharding, limits, host, &|operator| model.predict(operator).time_ns)

@@ -23,10 +23,27 @@ pub struct Sharding<'a> {
     pub precision: Precision,
     /// Collectives are replayed inside CUDA graphs.
     pub graph: bool,
+    /// GPUs in one node.
+    pub gpus_per_node: u32,
 }
 
 impl Sharding<'_> {
-    /// Attention heads of one GPU. KV heads are replicated when there are more GPUs than heads.
+    /// Attention heads of one GPU in prefill. Latent attention expands the latent and attends like MHA.
+    #[must_use]
+    pub fn prefill_heads(&self, layer: Layer) -> AttentionHeads {
+        let decode = self.heads(layer);
+        match self.model.attention {
+            Attention::Latent { qk_nope_head_dim, qk_rope_head_dim, v_head_dim, .. } => AttentionHeads {
+                kv: decode.query,
+                qk_dim: qk_nope_head_dim + qk_rope_head_dim,
+                v_dim: v_head_dim,
+                ..decode
+            },
+            Attention::Grouped { .. } | Attention::Factorised { .. } => decode,
+        }
+    }
+
+    /// Attention heads of one GPU in decode. KV heads are replicated when there are more GPUs than heads.
     #[must_use]
     pub fn heads(&self, layer: Layer) -> AttentionHeads {
         let tp = self.parallelism.tp_attention;
@@ -53,10 +70,14 @@ impl Sharding<'_> {
         let weights = self.model.attention_weights(self.precision);
         let mut operators = vec![self.norm(tokens)];
         operators.extend(self.quantisation(tokens, self.model.hidden_size, weights));
-        operators.extend(self.quantisation(tokens, heads.query * heads.v_dim, weights));
+        operators.extend(self.quantisation(tokens, heads.query * self.prefill_heads(layer).v_dim, weights));
         operators.extend(self.projections(tokens));
+        operators.extend(self.inner_norms(tokens, heads));
         // Rotary embedding in place, then the cache write.
-        let rotated = f64::from((heads.query + heads.kv) * heads.qk_dim);
+        let rotated = f64::from(match self.model.attention {
+            Attention::Latent { qk_rope_head_dim, .. } => (heads.query + 1) * qk_rope_head_dim,
+            Attention::Grouped { .. } | Attention::Factorised { .. } => (heads.query + heads.kv) * heads.qk_dim,
+        });
         let cached = f64::from(heads.cached_elements_per_token);
         operators.push(Operator::Streaming {
             bytes: f64::from(tokens) * ACTIVATION_BYTES * (2.0 * rotated + 2.0 * cached),
@@ -122,12 +143,24 @@ impl Sharding<'_> {
         operators
     }
 
-    /// Transfer of the activations to the next stage.
+    /// Hand-over of the activations from a stage to the next: each GPU sends its share to its peer, and the receiving
+    /// group gathers the shares. Stages are placed one after the other; what leaves a node uses the NIC.
     #[must_use]
-    pub fn stage_transfer(&self, tokens: u32) -> Operator {
+    pub fn stage_transfer(&self, stage: u32, tokens: u32) -> Vec<Operator> {
+        let Parallelism { tp_attention, dp_attention, .. } = self.parallelism;
+        let stage_gpus = tp_attention * dp_attention;
+        let node = |gpu: u32| gpu / self.gpus_per_node.max(1);
+        let same_node = node(stage * stage_gpus) == node((stage + 2) * stage_gpus - 1);
         // Hidden state and residual travel separately in vLLM's intermediate tensors.
-        let bytes = 2.0 * f64::from(tokens) * f64::from(self.model.hidden_size) * ACTIVATION_BYTES;
-        Operator::Collective { kind: CollectiveKind::SendRecv, bytes, gpus: 2, graph: false }
+        let bytes = 2.0 * self.activation_bytes(tokens);
+        let mut operators = vec![Operator::Collective {
+            kind: CollectiveKind::SendRecv,
+            bytes: bytes / f64::from(tp_attention),
+            gpus: if same_node { 2 } else { self.gpus_per_node + 1 },
+            graph: false,
+        }];
+        operators.extend(self.collective(CollectiveKind::AllGather, bytes, tp_attention));
+        operators
     }
 
     /// RMS norm fused with the residual addition: two tensors read, two written.
@@ -189,8 +222,10 @@ impl Sharding<'_> {
                 };
                 // Absorption of W_UK into the queries and of W_UV into the outputs: one product per head, as one GEMM
                 // with the same FLOPs and weights.
-                operators.push(gemm(heads * qk_nope_head_dim, kv_lora_rank));
-                operators.push(gemm(heads * v_head_dim, kv_lora_rank));
+                // The engine keeps dequantised copies of both.
+                for width in [qk_nope_head_dim, v_head_dim] {
+                    operators.push(self.gemm(tokens, heads * width, kv_lora_rank, NumberFormat::Bf16));
+                }
                 operators.push(gemm(hidden, heads * v_head_dim));
                 operators
             }
@@ -238,6 +273,19 @@ impl Sharding<'_> {
             .into_iter()
             .filter_map(|kind| self.collective(kind, bytes, group))
             .collect()
+    }
+
+    /// Norms inside attention: of each query and key head (Qwen3), or of the compressed queries and the latent.
+    fn inner_norms(&self, tokens: u32, heads: AttentionHeads) -> Option<Operator> {
+        let width = match self.model.attention {
+            Attention::Grouped { qk_norm: true, head_dim, .. } => (heads.query + heads.kv) * head_dim,
+            Attention::Latent { q_lora_rank, kv_lora_rank, .. } => q_lora_rank.unwrap_or(0) + kv_lora_rank,
+            Attention::Factorised { q_rank, .. } => q_rank,
+            Attention::Grouped { .. } => return None,
+        };
+        // Read and written.
+        let bytes = 2.0 * f64::from(tokens) * f64::from(width) * ACTIVATION_BYTES;
+        Some(Operator::Streaming { bytes, kernels: 2 })
     }
 
     fn activation_bytes(&self, tokens: u32) -> f64 {
@@ -294,7 +342,7 @@ mod tests {
     }
 
     fn sharding(model: &Model, parallelism: Parallelism) -> Sharding<'_> {
-        Sharding { model, parallelism, precision: Precision::BF16, graph: true }
+        Sharding { model, parallelism, precision: Precision::BF16, graph: true, gpus_per_node: 8 }
     }
 
     /// Kinds of the collectives of one layer, over both groups of operators.
@@ -360,7 +408,8 @@ mod tests {
     fn only_quantised_layers_convert_their_inputs() {
         let model = model(Ffn::Dense { intermediate_size: 14_336 });
         let kernels = |precision| {
-            let sharding = Sharding { model: &model, parallelism: split(1, 1, 1, 1), precision, graph: true };
+            let sharding =
+                Sharding { model: &model, parallelism: split(1, 1, 1, 1), precision, graph: true, gpus_per_node: 8 };
             sharding.rank_operators(model.layers[0], 8).len()
         };
         let fp8 = Precision { weights: NumberFormat::Fp8, activations: NumberFormat::Fp8, ..Precision::BF16 };

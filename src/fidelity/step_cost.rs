@@ -96,8 +96,8 @@ struct StageCost {
     layers: LayerCost,
     /// Final norm, LM head and sampling, by sampled rows; only in the last stage.
     head: Option<TokenGrid>,
-    /// Host time to launch the stage's kernels without a graph, in ticks.
-    eager_launch: u64,
+    /// Host time to launch the stage's kernels one by one, in ticks.
+    launch: u64,
 }
 
 /// Costs of one layer, or of all layers of a stage.
@@ -126,14 +126,29 @@ pub struct StepCost {
     stages: Vec<StageCost>,
     /// Which stages equal the one before.
     repeated: Vec<bool>,
-    /// Hand-over of the activations from one stage to the next.
-    transfer: TokenGrid,
-    host_step: u64,
-    host_per_sequence: u64,
-    host_exposed: u64,
+    /// Hand-over of the activations from each stage to the next.
+    transfers: Vec<TokenGrid>,
+    host: HostTicks,
+    /// Batches replay captured graphs where they are small enough.
+    graph: bool,
+}
+
+/// Host time of one engine step, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct HostTicks {
+    step: u64,
+    per_sequence: u64,
+    exposed: u64,
     asynchronous: bool,
-    /// Largest batch, in tokens, that replays a graph; zero when eager.
-    graph_tokens: u32,
+}
+
+/// How the host delays one step of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostDelay {
+    /// From the scheduling call to the start of the first stage.
+    pub before_start: Ticks,
+    /// How long the host cannot schedule another batch.
+    pub occupied: Ticks,
 }
 
 /// Ranges that the grids cover without extrapolation.
@@ -150,6 +165,13 @@ pub struct StepLimits {
 /// Largest default CUDA graph capture size of vLLM V1, in tokens (`max_cudagraph_capture_size` in its `CompilationConfig`).
 pub const MAX_GRAPH_TOKENS: u32 = 512;
 
+/// Largest batch, in tokens, that replays a graph: vLLM V1 captures up to twice `max_num_seqs`, at most
+/// [`MAX_GRAPH_TOKENS`].
+#[must_use]
+pub fn graph_limit(max_num_seqs: u32) -> u32 {
+    max_num_seqs.saturating_mul(2).min(MAX_GRAPH_TOKENS)
+}
+
 /// Predicts operators and rounds to ticks.
 struct Compiler<'a> {
     sharding: &'a Sharding<'a>,
@@ -164,7 +186,7 @@ impl Compiler<'_> {
 
     fn layer(&self, layer: Layer) -> LayerCost {
         let (sharding, limits) = (self.sharding, self.limits);
-        let heads = sharding.heads(layer);
+        let (decode_heads, prefill_heads) = (sharding.heads(layer), sharding.prefill_heads(layer));
         // Every rank of a lock-step group can bring a full batch.
         let group_tokens = limits.max_num_batched_tokens * sharding.parallelism.dp_attention;
         LayerCost {
@@ -176,13 +198,18 @@ impl Compiler<'_> {
             }),
             decode: DecodeGrid::compile(limits.max_num_seqs, limits.max_model_len, |batch, context| {
                 let context_tokens = f64::from(context);
-                self.ticks(&[Operator::DecodeAttention { batch, context_tokens, heads }])
+                self.ticks(&[Operator::DecodeAttention { batch, context_tokens, heads: decode_heads }])
             }),
             prefill: PrefillGrid::compile(
                 limits.max_num_batched_tokens.min(limits.max_model_len),
                 limits.max_model_len,
                 |chunk_tokens, context_tokens| {
-                    self.ticks(&[Operator::PrefillAttention { batch: 1, chunk_tokens, context_tokens, heads }])
+                    self.ticks(&[Operator::PrefillAttention {
+                        batch: 1,
+                        chunk_tokens,
+                        context_tokens,
+                        heads: prefill_heads,
+                    }])
                 },
             ),
         }
@@ -199,9 +226,9 @@ impl Compiler<'_> {
         TokenGrid::compile(self.limits.max_num_seqs, |rows| self.ticks(&self.sharding.head_operators(rows)))
     }
 
-    fn transfer(&self) -> TokenGrid {
+    fn transfer(&self, stage: u32) -> TokenGrid {
         TokenGrid::compile(self.limits.max_num_batched_tokens, |tokens| {
-            self.ticks(&[self.sharding.stage_transfer(tokens)])
+            self.ticks(&self.sharding.stage_transfer(stage, tokens))
         })
     }
 }
@@ -221,11 +248,12 @@ impl StepCost {
         let pp = sharding.parallelism.pp;
         let kinds: Vec<(Layer, LayerCost)> =
             distinct(layers).into_iter().map(|layer| (layer, compiler.layer(layer))).collect();
+        let layer_launch_us = if sharding.graph { host.compiled_layer_launch_us } else { host.eager_layer_launch_us };
         let mut stages: Vec<StageCost> = (0..pp)
             .map(|stage| {
                 let range = stage_layers(layers.len() as u32, pp, stage);
                 let mut stage = StageCost {
-                    eager_launch: Ticks::from_ns(host.eager_layer_launch_us * 1e3 * range.len() as f64).0,
+                    launch: Ticks::from_ns(layer_launch_us * 1e3 * range.len() as f64).0,
                     ..StageCost::default()
                 };
                 for (kind, cost) in &kinds {
@@ -240,12 +268,14 @@ impl StepCost {
         Self {
             repeated: repeated(&stages),
             stages,
-            transfer: compiler.transfer(),
-            host_step: Ticks::from_ns(host.step_us * 1e3).0,
-            host_per_sequence: Ticks::from_ns(host.per_sequence_us * 1e3).0,
-            host_exposed: Ticks::from_ns(host.exposed_us * 1e3).0,
-            asynchronous: host.asynchronous,
-            graph_tokens: if sharding.graph { MAX_GRAPH_TOKENS } else { 0 },
+            transfers: (1..pp).map(|stage| compiler.transfer(stage - 1)).collect(),
+            host: HostTicks {
+                step: Ticks::from_ns(host.step_us * 1e3).0,
+                per_sequence: Ticks::from_ns(host.per_sequence_us * 1e3).0,
+                exposed: Ticks::from_ns(host.exposed_us * 1e3).0,
+                asynchronous: host.asynchronous,
+            },
+            graph: sharding.graph,
         }
     }
 
@@ -268,18 +298,15 @@ impl StepCost {
                 prefill: PrefillGrid::compile(1, 1, |_, _| 0),
             },
             head: None,
-            eager_launch: 0,
+            launch: 0,
         };
         let stages: Vec<StageCost> = stage_ticks.iter().map(stage).collect();
         Self {
             repeated: repeated(&stages),
             stages,
-            transfer: zero(),
-            host_step: 0,
-            host_per_sequence: 0,
-            host_exposed: 0,
-            asynchronous: false,
-            graph_tokens: 0,
+            transfers: vec![zero(); stage_ticks.len() - 1],
+            host: HostTicks::default(),
+            graph: false,
         }
     }
 
@@ -295,35 +322,55 @@ impl StepCost {
         self.repeated[stage]
     }
 
-    /// Durations of consecutive steps in which the ranks of a lock-step group keep these batches, on one stage. Batches
-    /// with chunks last one step.
+    /// Durations of consecutive steps of an engine without pipeline stages, in which the ranks of a lock-step group keep
+    /// these batches, host included. Batches with chunks last one step.
     #[must_use]
-    pub fn line(&self, stage: usize, batches: &[BatchShape]) -> StepLine {
+    pub fn line(&self, batches: &[BatchShape], max_num_seqs: u32) -> StepLine {
+        let line = self.stage_line(0, batches, max_num_seqs);
+        let host = self.host_ticks(batches);
+        let line = if self.host.asynchronous { line.max(StepLine::constant(host)) } else { line.plus(host) };
+        line.plus(self.host.exposed)
+    }
+
+    /// GPU time of consecutive steps on one stage, at least the time to launch their kernels.
+    #[must_use]
+    pub fn stage_line(&self, stage: usize, batches: &[BatchShape], max_num_seqs: u32) -> StepLine {
         let stage = &self.stages[stage];
-        let tokens: u32 = batches.iter().map(BatchShape::tokens).sum();
-        let graph = batches.iter().all(|batch| batch.tokens() <= self.graph_tokens);
+        let largest = batches.iter().map(BatchShape::tokens).max().unwrap_or(0);
+        let graph = self.graph && largest <= graph_limit(max_num_seqs);
         let slowest = batches
             .iter()
             .map(|batch| self.rank_line(stage, batch, graph))
             .reduce(StepLine::max)
             .unwrap_or(StepLine::constant(0));
-        let padded = if graph { padded_tokens(tokens) } else { tokens };
+        // In a graph every rank is padded to the size of the largest.
+        let shared_tokens = match graph {
+            true => batches.len() as u32 * padded_tokens(largest),
+            false => batches.iter().map(BatchShape::tokens).sum(),
+        };
         let sampled = batches.iter().map(BatchShape::sampled).max().unwrap_or(0);
         let head = stage.head.as_ref().map_or(0, |head| head.ticks(sampled));
-        let mut line = slowest.plus(stage.layers.shared_tokens.ticks(padded) + head);
-        if !graph {
-            line = line.max(StepLine::constant(stage.eager_launch));
-        }
-        let sequences = batches.iter().map(BatchShape::sequences).max().unwrap_or(0);
-        let host = self.host_step + self.host_per_sequence * u64::from(sequences);
-        let line = if self.asynchronous { line.max(StepLine::constant(host)) } else { line.plus(host) };
-        line.plus(self.host_exposed)
+        let line = slowest.plus(stage.layers.shared_tokens.ticks(shared_tokens) + head);
+        if graph { line } else { line.max(StepLine::constant(stage.launch)) }
     }
 
-    /// Time to hand the activations of a batch to the next stage.
+    /// What the host adds to one step of a pipeline. It is one resource of the replica, whatever the number of stages.
     #[must_use]
-    pub fn transfer(&self, batches: &[BatchShape]) -> Ticks {
-        Ticks(self.transfer.ticks(batches.iter().map(BatchShape::tokens).max().unwrap_or(0)))
+    pub fn host_delay(&self, batches: &[BatchShape]) -> HostDelay {
+        let (host, exposed) = (Ticks(self.host_ticks(batches)), Ticks(self.host.exposed));
+        let before_start = if self.host.asynchronous { exposed } else { host + exposed };
+        HostDelay { before_start, occupied: host }
+    }
+
+    /// Time to hand the activations of a batch from a stage to the next.
+    #[must_use]
+    pub fn transfer(&self, stage: usize, batches: &[BatchShape]) -> Ticks {
+        Ticks(self.transfers[stage].ticks(batches.iter().map(BatchShape::tokens).max().unwrap_or(0)))
+    }
+
+    fn host_ticks(&self, batches: &[BatchShape]) -> u64 {
+        let sequences = batches.iter().map(BatchShape::sequences).max().unwrap_or(0);
+        self.host.step + self.host.per_sequence * u64::from(sequences)
     }
 
     fn rank_line(&self, stage: &StageCost, batch: &BatchShape, graph: bool) -> StepLine {

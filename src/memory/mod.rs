@@ -20,7 +20,7 @@ use crate::catalog::{EngineMemory, Gpu, Model, Precision};
 use crate::space::{EngineLimits, Parallelism};
 
 pub use stages::stage_layers;
-pub use verdict::Verdict;
+pub use verdict::{Verdict, usable_blocks};
 pub use weights::WeightBytes;
 
 /// Memory of one GPU of the pipeline stage with the fewest KV blocks, in bytes.

@@ -39,9 +39,15 @@ pub enum Verdict {
     RequestTooLong {
         /// Blocks that the longest request needs.
         needs_blocks: u64,
-        /// Blocks that there are.
+        /// Blocks that requests can use.
         has_blocks: u64,
     },
+}
+
+/// Blocks that requests can use: vLLM's block pool keeps one of those it reports as a placeholder.
+#[must_use]
+pub fn usable_blocks(kv_blocks: u64) -> u64 {
+    kv_blocks.saturating_sub(1)
 }
 
 impl Verdict {
@@ -117,8 +123,9 @@ pub(super) fn judge(plan: &MemoryPlan) -> Verdict {
     if plan.uncounted_bytes() > headroom_bytes {
         return Verdict::NoHeadroom { uncounted_bytes: plan.uncounted_bytes(), headroom_bytes };
     }
-    if plan.blocks_per_longest_request > plan.kv_blocks {
-        return Verdict::RequestTooLong { needs_blocks: plan.blocks_per_longest_request, has_blocks: plan.kv_blocks };
+    let (needs_blocks, has_blocks) = (plan.blocks_per_longest_request, usable_blocks(plan.kv_blocks));
+    if needs_blocks > has_blocks {
+        return Verdict::RequestTooLong { needs_blocks, has_blocks };
     }
     Verdict::Fits
 }

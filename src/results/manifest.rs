@@ -218,8 +218,8 @@ impl Manifest {
             .collect()
     }
 
-    /// Forgets the parts whose files are missing or damaged, so that a resumed run computes them again; returns one
-    /// diagnostic for each.
+    /// Forgets the files that are missing or damaged, so that a resumed run makes them again; returns one diagnostic
+    /// for each.
     pub fn drop_damaged_parts(&mut self, run_folder: &Path) -> Vec<Diagnostic> {
         let mut damages = Vec::new();
         self.parts.retain(|part| match verify(run_folder, &part.content) {
@@ -231,7 +231,13 @@ impl Manifest {
         });
         if !damages.is_empty() {
             self.status = RunStatus::Running;
-            self.merged = None;
+        }
+        // Copies and tables that can be made again without simulating.
+        for derived in [&mut self.merged, &mut self.pruned] {
+            if let Some(damage) = derived.as_ref().and_then(|file| verify(run_folder, file).err()) {
+                damages.push(damage);
+                *derived = None;
+            }
         }
         damages
     }

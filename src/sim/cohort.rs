@@ -13,6 +13,8 @@ use super::request::RequestState;
 pub(crate) struct Cohort {
     iteration: u64,
     sequences: u32,
+    /// Members that are measured, i.e. no warm-up.
+    measured: u32,
     /// Cached tokens of all members.
     cached_tokens: u64,
     /// Members by the residue of the iteration at which they need a new block.
@@ -34,6 +36,7 @@ impl Cohort {
     pub(crate) fn reset(&mut self, block_size: u32) {
         self.iteration = 0;
         self.sequences = 0;
+        self.measured = 0;
         self.cached_tokens = 0;
         self.residues.clear();
         self.residues.resize(block_size as usize, 0);
@@ -42,6 +45,10 @@ impl Cohort {
 
     pub(crate) fn sequences(&self) -> u32 {
         self.sequences
+    }
+
+    pub(crate) fn measured(&self) -> u32 {
+        self.measured
     }
 
     /// Tokens that the members attend to in the next iteration, the new tokens included.
@@ -54,6 +61,7 @@ impl Cohort {
         request.joined = self.iteration;
         request.cached_at_join = cached;
         self.sequences += 1;
+        self.measured += u32::from(request.measured);
         self.cached_tokens += u64::from(cached);
         let residue = self.residue(request);
         self.residues[residue] += 1;
@@ -63,6 +71,7 @@ impl Cohort {
     /// Removes a member; its entry among the endings stays and turns stale.
     fn remove(&mut self, request: &RequestState) {
         self.sequences -= 1;
+        self.measured -= u32::from(request.measured);
         self.cached_tokens -= u64::from(self.cached(request));
         let residue = self.residue(request);
         self.residues[residue] -= 1;
@@ -170,7 +179,7 @@ mod tests {
     use crate::workload::Request;
 
     fn request() -> RequestState {
-        RequestState::new(&Request { arrival: Ticks::ZERO, prompt_tokens: 1, output_tokens: 1 })
+        RequestState::new(&Request { arrival: Ticks::ZERO, prompt_tokens: 1, output_tokens: 1 }, true)
     }
 
     #[test]

@@ -88,7 +88,10 @@ impl<'a> Simulation<'a> {
         let lanes = deployment.cost.stages();
         let (replicas, ranks) = (deployment.replicas as usize, deployment.ranks as usize);
         arena.requests.clear();
-        arena.requests.extend(stream.requests.iter().map(RequestState::new));
+        let measured = |index| index >= stream.warmup;
+        let states =
+            stream.requests.iter().enumerate().map(|(index, request)| RequestState::new(request, measured(index)));
+        arena.requests.extend(states);
         arena.replicas.resize_with(replicas.max(arena.replicas.len()), Replica::default);
         for replica in &mut arena.replicas[..replicas] {
             replica.reset(ranks, lanes, deployment.kv_blocks, deployment.limits.block_size);

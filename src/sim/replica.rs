@@ -51,6 +51,8 @@ pub(crate) struct Replica {
     last_end: Vec<Ticks>,
     /// When each stage is free again.
     stage_free: Vec<Ticks>,
+    /// When the host can schedule the next batch of a pipeline.
+    host_free: Ticks,
     pub(crate) busy: Ticks,
 }
 
@@ -65,6 +67,7 @@ impl Replica {
         self.last_end.resize(lanes, Ticks::ZERO);
         self.stage_free.clear();
         self.stage_free.resize(lanes, Ticks::ZERO);
+        self.host_free = Ticks::ZERO;
         self.busy = Ticks::ZERO;
     }
 
@@ -107,12 +110,12 @@ impl Replica {
             return None;
         }
         let run = if self.stage_free.len() == 1 {
-            let line = context.cost.line(0, &self.batches);
+            let line = context.cost.line(&self.batches, context.limits.max_num_seqs);
             // A preemption frees blocks, so that the next call may admit what this one did not.
             let steps = if preempted { 1 } else { self.steps_until_change(line, context.advance) };
             Run { start: now, line, steps }
         } else {
-            self.pipeline(lane, now, context.cost)
+            self.pipeline(lane, now, context)
         };
         self.runs[lane] = Some(run);
         Some(run.start + run.line.total(run.steps))
@@ -161,7 +164,7 @@ impl Replica {
             self.busy += run.line.total(run.steps);
         }
         for engine in &mut self.engines {
-            let sequences = u64::from(engine.cohorts[lane].sequences());
+            let sequences = u64::from(engine.cohorts[lane].measured());
             if pipelined {
                 gaps.add(gap.0, 0, 1, sequences);
             } else {
@@ -190,28 +193,31 @@ impl Replica {
             .fold(steps, |steps, engine| engine.cohorts[0].iterations_within(engine.free_blocks(), steps))
     }
 
-    /// Passes a batch through the stages, first come first served.
-    fn pipeline(&mut self, lane: usize, now: Ticks, cost: &StepCost) -> Run {
+    /// Passes a batch through the stages, first come first served. One host schedules all lanes.
+    fn pipeline(&mut self, lane: usize, now: Ticks, context: ReplicaContext<'_>) -> Run {
         let ranks = self.engines.len();
         let batches = &self.batches[lane * ranks..(lane + 1) * ranks];
-        let transfer = cost.transfer(batches);
-        let mut ready = now;
+        let cost = context.cost;
+        let host = cost.host_delay(batches);
+        let scheduled = now.max(self.host_free);
+        self.host_free = scheduled + host.occupied;
+        let mut ready = scheduled + host.before_start;
         let mut work = Ticks::ZERO;
         for stage in 0..self.stage_free.len() {
+            if stage > 0 {
+                ready += cost.transfer(stage - 1, batches);
+            }
             // Most stages in the middle are alike.
             if stage == 0 || !cost.is_like_previous(stage) {
-                work = Ticks(cost.line(stage, batches).first);
+                work = Ticks(cost.stage_line(stage, batches, context.limits.max_num_seqs).first);
             }
-            let end = ready.max(self.stage_free[stage]) + work;
-            self.stage_free[stage] = end;
-            ready = end + transfer;
+            ready = ready.max(self.stage_free[stage]) + work;
+            self.stage_free[stage] = ready;
             if stage == 0 {
                 self.busy += work;
             }
         }
-        // The last stage hands nothing over.
-        let duration = (ready - transfer - now).0;
-        Run { start: now, line: StepLine { first: duration, growth: 0, steps: 1 }, steps: 1 }
+        Run { start: now, line: StepLine { first: (ready - now).0, growth: 0, steps: 1 }, steps: 1 }
     }
 
     fn lanes_in_flight(&self) -> u64 {
@@ -239,7 +245,7 @@ fn end_chunks(
         if request.generated == 1 {
             request.first_token = now;
         } else {
-            gaps.add(now.saturating_since(request.last_token).0, 0, 1, 1);
+            gaps.add(now.saturating_since(request.last_token).0, 0, 1, u64::from(request.measured));
         }
         let (cached, remaining) = (request.target, request.output_tokens - request.generated);
         if remaining == 0 {

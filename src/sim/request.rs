@@ -22,6 +22,8 @@ pub(crate) enum Phase {
 /// State of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestState {
+    /// Counts in the metrics; false for warm-up.
+    pub(crate) measured: bool,
     pub(crate) prompt_tokens: u32,
     pub(crate) output_tokens: u32,
     /// Output tokens produced before the current stay in a cohort.
@@ -53,8 +55,9 @@ pub(crate) struct RequestState {
 }
 
 impl RequestState {
-    pub(crate) fn new(request: &Request) -> Self {
+    pub(crate) fn new(request: &Request, measured: bool) -> Self {
         Self {
+            measured,
             prompt_tokens: request.prompt_tokens,
             output_tokens: request.output_tokens,
             generated: 0,

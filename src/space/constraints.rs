@@ -10,18 +10,15 @@ const FP8_BLOCK: u32 = 128;
 /// Splits the attention domain into an FFN domain of the same GPUs. On dense models every attention data-parallel
 /// rank runs its own copy of the FFN; on mixtures of experts all of them share the experts, `ep` ranks wide.
 pub(super) fn parallelism(model: &Model, pp: u32, tp: u32, dp: u32, ep: u32) -> Result<Parallelism, Excluded> {
-    let (tp_ffn, ep_ffn) = if !has_experts(model) {
-        (tp, dp)
-    } else if (u64::from(tp) * u64::from(dp)).is_multiple_of(u64::from(ep)) {
-        ((u64::from(tp) * u64::from(dp) / u64::from(ep)).try_into().unwrap_or(u32::MAX), ep)
-    } else {
-        return Err(Excluded::FfnDomain { tp, dp, ep });
+    let group = u64::from(tp) * u64::from(dp);
+    let (tp_ffn, ep_ffn) = match u64::from(ep) {
+        _ if !model.has_experts() => (tp, dp),
+        1 => (group.try_into().unwrap_or(u32::MAX), 1),
+        // vLLM's expert parallelism is a switch: experts are dealt out over all GPUs of a stage, or over none.
+        wanted if wanted == group => (1, ep),
+        _ => return Err(Excluded::FfnDomain { tp, dp, ep }),
     };
     Ok(Parallelism { pp, tp_attention: tp, dp_attention: dp, tp_ffn, ep_ffn })
-}
-
-fn has_experts(model: &Model) -> bool {
-    model.layers.iter().any(|layer| matches!(layer.ffn, Ffn::MixtureOfExperts { .. }))
 }
 
 /// Number of replicas: the given one, or as many as the budget holds. A budget must be met exactly, or with
@@ -104,9 +101,12 @@ fn width(width: u32, tp: u32, multiple: u32) -> Result<(), Excluded> {
     }
 }
 
-/// Whether the engine accepts these limits (the checks of vLLM's `SchedulerConfig`).
-pub(super) fn limits(engine: &EngineLimits) -> Result<(), Excluded> {
+/// Whether the engine accepts these limits (the checks of vLLM's `SchedulerConfig`) and every request of the workload.
+pub(super) fn limits(engine: &EngineLimits, longest_request: u32) -> Result<(), Excluded> {
     let EngineLimits { max_num_batched_tokens, max_num_seqs, max_model_len, .. } = *engine;
+    if max_model_len < longest_request {
+        return Err(Excluded::ModelLengthBelowRequest { max_model_len, longest_request });
+    }
     if max_num_batched_tokens < max_num_seqs {
         return Err(Excluded::TokensBelowSequences { max_num_batched_tokens, max_num_seqs });
     }
@@ -146,12 +146,14 @@ mod tests {
     #[test]
     fn both_domains_cover_the_same_gpus() {
         for (model, tp, dp, ep) in
-            [(dense(), 4, 2, 1), (mixture(), 2, 4, 8), (mixture(), 2, 4, 1), (mixture(), 8, 1, 2)]
+            [(dense(), 4, 2, 1), (mixture(), 2, 4, 8), (mixture(), 2, 4, 1), (mixture(), 8, 1, 8)]
         {
             let parallelism = split(&model, 2, tp, dp, ep).expect("a valid split");
             assert_eq!(parallelism.tp_attention * parallelism.dp_attention, parallelism.tp_ffn * parallelism.ep_ffn);
         }
-        assert_eq!(split(&mixture(), 1, 4, 1, 8), Err(Excluded::FfnDomain { tp: 4, dp: 1, ep: 8 }));
+        for ep in [2, 8] {
+            assert_eq!(split(&mixture(), 1, 4, 1, ep), Err(Excluded::FfnDomain { tp: 4, dp: 1, ep }));
+        }
     }
 
     #[test]

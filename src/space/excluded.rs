@@ -57,8 +57,8 @@ pub enum Excluded {
         /// Expert parallelism.
         ep: u32,
     },
-    /// The attention domain is not a whole number of expert ranks.
-    #[error("tp {tp} x dp {dp} GPUs cannot be grouped by ep {ep}")]
+    /// Experts are dealt out over all GPUs of a stage, or not at all.
+    #[error("ep must be 1 or tp {tp} x dp {dp}, not {ep}")]
     FfnDomain {
         /// Tensor parallelism of attention.
         tp: u32,
@@ -92,6 +92,14 @@ pub enum Excluded {
         max_num_batched_tokens: u32,
         /// Most sequences.
         max_num_seqs: u32,
+    },
+    /// The engine would refuse the longest request.
+    #[error("the longest request has {longest_request} tokens, max_model_len is {max_model_len}")]
+    ModelLengthBelowRequest {
+        /// Longest sequence that the engine accepts.
+        max_model_len: u32,
+        /// Prompt and output of the workload's longest request.
+        longest_request: u32,
     },
     /// Without chunked prefill the longest prompt must fit in one iteration.
     #[error(
@@ -134,6 +142,7 @@ impl Excluded {
             Self::FfnWidth { .. } => "ffn_width",
             Self::Stages { .. } => "stages",
             Self::TokensBelowSequences { .. } => "tokens_below_sequences",
+            Self::ModelLengthBelowRequest { .. } => "model_length_below_request",
             Self::TokensBelowModelLength { .. } => "tokens_below_model_length",
             Self::Precision { .. } => "precision",
             Self::Repeated { .. } => "repeated",

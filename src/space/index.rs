@@ -18,6 +18,7 @@ pub struct Space {
     model: Arc<Model>,
     budget: Budget,
     traffic_hash: u64,
+    longest_request: u32,
     loads: Vec<f64>,
     blocks: Vec<Block>,
 }
@@ -47,6 +48,7 @@ impl Space {
             model: Arc::clone(&sweep.model),
             budget: sweep.budget.clone(),
             traffic_hash: sweep.traffic_hash(),
+            longest_request: workload.longest_request(),
             loads,
             blocks,
         }
@@ -124,7 +126,7 @@ impl Space {
         let replicas = constraints::replicas(world_size, budget, given_replicas, self.budget.at_most)?;
         let parallelism = constraints::parallelism(&self.model, pp, tp, dp, ep)?;
         constraints::sharding(&self.model, parallelism, precision.weights)?;
-        constraints::limits(&engine)?;
+        constraints::limits(&engine, self.longest_request)?;
         let pool = Pool { role: Role::Colocated, gpu, replicas, parallelism, precision, engine_profile, engine };
         Ok(Candidate {
             index: 0,

@@ -6,10 +6,8 @@ mod deploy;
 mod excluded;
 mod identity;
 mod index;
-mod survey;
 
 pub use candidate::{Architecture, Candidate, CandidateId, EngineLimits, Parallelism, Pool, Role};
 pub use deploy::deployment_commands;
 pub use excluded::Excluded;
 pub use index::Space;
-pub use survey::RuleCount;

@@ -136,6 +136,29 @@ fn a_corrupt_part_is_named_refused_and_recomputed_by_resume() {
 }
 
 #[test]
+fn requests_longer_than_the_engine_accepts_are_not_simulated() {
+    let scratch = Scratch::new();
+    let sweep = scratch.sweep("max_model_len = 4096", "max_model_len = 512");
+    scratch.run(&["run", sweep]).fails_with(3, &["the longest request has 980 tokens, max_model_len is 512"]);
+}
+
+#[test]
+fn damaged_tables_beside_the_parts_are_made_again_by_resume() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    assert_eq!(scratch.run(&["run", sweep, "--out", "run"]).code, 0);
+    assert_eq!(scratch.run(&["merge", "run"]).code, 0);
+    let pruned = fs::read(scratch.path("run/pruned.parquet")).unwrap();
+    for name in ["run/pruned.parquet", "run/results.parquet"] {
+        fs::write(scratch.path(name), "not a table").unwrap();
+    }
+    assert_eq!(scratch.run(&["run", sweep, "--out", "run", "--resume"]).code, 0);
+    assert_eq!(fs::read(scratch.path("run/pruned.parquet")).unwrap(), pruned);
+    assert_eq!(scratch.run(&["merge", "run"]).code, 0);
+    assert_eq!(scratch.run(&["top", "run"]).code, 0);
+}
+
+#[test]
 fn a_run_folder_of_another_sweep_is_not_overwritten() {
     let scratch = Scratch::new();
     let sweep = scratch.file("sweep.toml", TINY);

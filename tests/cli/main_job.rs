@@ -43,18 +43,41 @@ fn a_run_writes_parts_figures_and_the_answer() {
     assert_eq!(again.messages, "");
 }
 
+/// 640 candidates: three parts of many blocks.
+fn wide(scratch: &Scratch) -> &'static str {
+    let text = TINY
+        .replace("rate = [4, 16]", "rate = { from = 1, to = 16, step = 1 }")
+        .replace("[8, 64]", "{ from = 8, to = 80, step = 8 }\nmax_num_batched_tokens = [512, 2048]")
+        .replace("requests = 60", "requests = 20");
+    scratch.file("wide.toml", &text)
+}
+
 #[test]
 fn the_bytes_do_not_depend_on_the_number_of_threads() {
     let scratch = Scratch::new();
-    let sweep = scratch.file("sweep.toml", TINY);
+    let sweep = wide(&scratch);
     let run = |threads: &str| {
         let folder = format!("run-{threads}");
         assert_eq!(scratch.run(&["run", sweep, "--out", &folder, "--threads", threads, "--quiet"]).code, 0);
         parquet_files(&scratch.path(&folder))
     };
     let one = run("1");
+    assert_eq!(one.len(), 4, "pruned candidates and three parts");
     assert_eq!(one, run("2"));
     assert_eq!(one, run("7"));
+}
+
+#[test]
+fn a_resumed_run_ends_with_the_bytes_of_an_uninterrupted_one() {
+    let scratch = Scratch::new();
+    let sweep = wide(&scratch);
+    assert_eq!(scratch.run(&["run", sweep, "--out", "run", "--quiet"]).code, 0);
+    let whole = parquet_files(&scratch.path("run"));
+    // As after a crash: the second part is not there, and the manifest does not list it.
+    fs::remove_file(scratch.path("run/parts/part-000001.parquet")).unwrap();
+    scratch.run(&["top", "run"]).fails_with(5, &["part-000001.parquet"]);
+    assert_eq!(scratch.run(&["run", sweep, "--out", "run", "--resume", "--quiet"]).code, 0);
+    assert_eq!(parquet_files(&scratch.path("run")), whole);
 }
 
 #[test]

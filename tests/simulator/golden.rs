@@ -1,10 +1,13 @@
 //! Small scenarios worked out by hand. Every step lasts one millisecond.
 
+use servescape::catalog::HostOverhead;
 use servescape::fidelity::StepCost;
+use servescape::scheduler::router::router;
 use servescape::sim::{Advance, RequestBounds};
+use servescape::space::Parallelism;
 use servescape::workload::RequestStream;
 
-use crate::support::{MS, Setup, Transcript, ms, stream};
+use crate::support::{MS, Setup, Transcript, compiled_cost, ms, no_host, single_gpu, stream};
 
 fn transcript(setup: &Setup, stream: &RequestStream) -> String {
     let mut transcript = Transcript::default();
@@ -123,6 +126,32 @@ fn two_pipeline_lanes_overlap_on_two_stages() {
 }
 
 #[test]
+fn host_time_is_paid_once_a_step_whatever_the_number_of_stages() {
+    let host = |exposed_us| HostOverhead { exposed_us, ..no_host() };
+    for pp in [1, 2, 4] {
+        let tpot_ms = |exposed_us| {
+            let cost = compiled_cost(Parallelism { pp, ..single_gpu() }, host(exposed_us), true);
+            Setup::new(cost).run(&stream(&[(0, 100, 11)])).tpot.mean_ms
+        };
+        let added_ms = tpot_ms(2000.0) - tpot_ms(0.0);
+        assert!((added_ms - 2.0).abs() < 1e-6, "pp {pp}: {added_ms} ms");
+    }
+}
+
+#[test]
+fn gaps_of_warm_up_requests_are_not_measured() {
+    let mut setup = one_ms_steps();
+    setup.limits.max_num_seqs = 1;
+    let mut requests = stream(&[(0, 10, 50), (100, 600, 3)]);
+    requests.warmup = 1;
+    let outcome = setup.run(&requests);
+    // Only the two gaps of the second request count.
+    assert_eq!((outcome.itl.mean_ms, outcome.tpot.mean_ms), (1.0, 1.0));
+    requests.warmup = 2;
+    assert_eq!(setup.run(&requests).itl.mean_ms, 0.0);
+}
+
+#[test]
 fn ranks_in_lock_step_step_together() {
     let mut setup = one_ms_steps();
     setup.ranks = 2;
@@ -139,8 +168,8 @@ fn ranks_in_lock_step_step_together() {
 #[test]
 fn requests_that_arrive_one_by_one_are_spread_over_the_ranks() {
     let mut setup = one_ms_steps();
-    setup.ranks = 4;
-    let text = transcript(&setup, &stream(&[(0, 10, 20), (1, 10, 20), (2, 10, 20), (3, 10, 20)]));
+    (setup.ranks, setup.router) = (4, router("least_outstanding").unwrap());
+    let text = transcript(&setup, &stream(&[(0, 10, 20), (1, 10, 30), (2, 10, 40), (3, 10, 50)]));
     // From the fourth arrival on each rank decodes one sequence.
     assert!(text.contains("decode 1  decode 1  decode 1  decode 1"), "{text}");
 }

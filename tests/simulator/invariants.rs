@@ -41,7 +41,7 @@ fn costs() -> impl Strategy<Value = StepCost> {
             exposed_us: 3.0,
             ..no_host()
         };
-        (HostOverhead { eager_layer_launch_us: 30.0, ..host }, graph)
+        (HostOverhead { eager_layer_launch_us: 30.0, compiled_layer_launch_us: 12.0, ..host }, graph)
     });
     (hosts, prop_oneof![3 => Just(1u32), 1 => Just(2u32), 1 => Just(4u32)])
         .prop_map(|((host, graph), pp)| compiled_cost(Parallelism { pp, ..single_gpu() }, host, graph))

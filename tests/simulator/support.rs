@@ -150,7 +150,7 @@ pub(crate) fn faster_cost() -> StepCost {
 
 fn cost_at_speed(speed: f64, parallelism: Parallelism, host: HostOverhead, graph: bool) -> StepCost {
     let model = model();
-    let sharding = Sharding { model: &model, parallelism, precision: Precision::BF16, graph };
+    let sharding = Sharding { model: &model, parallelism, precision: Precision::BF16, graph, gpus_per_node: 8 };
     let limits = StepLimits { max_num_seqs: 256, max_num_batched_tokens: 2048, max_model_len: 8192 };
     let time_ns = |operator: &Operator| match *operator {
         Operator::Gemm { tokens, .. } => 4_000.0 + 37.3 * f64::from(tokens),
@@ -174,6 +174,7 @@ pub(crate) fn no_host() -> HostOverhead {
         asynchronous: false,
         exposed_us: 0.0,
         eager_layer_launch_us: 0.0,
+        compiled_layer_launch_us: 0.0,
         request_us: 0.0,
         response_us: 0.0,
     }
