@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::explore::{Exclusion, Plan};
-use crate::pareto::{Axes, Bound, Limit, Selection};
+use crate::pareto::{Axes, Bound, Limit, Selection, feasible};
 use crate::plots::{Captions, FIGURE_COLUMNS, FrontFiles, draw, format_number, front_figure};
 use crate::results::Table;
 use crate::results::schema::deployment_label;
@@ -92,7 +92,7 @@ impl Answer {
 
     /// The table of the best deployments, each with its command; or what kept every one from the SLA.
     pub(super) fn write_best(&self, workspace: &Workspace, count: usize, out: &mut dyn Write) -> Result<(), Failure> {
-        let feasible = self.selection.feasible.iter().filter(|&&feasible| feasible).count();
+        let feasible = feasible(&self.table, &self.bounds)?.iter().filter(|&&feasible| feasible).count();
         let total = self.selection.points.len();
         let sla: Vec<String> = self.bounds.iter().map(Bound::to_string).collect();
         let sla = if sla.is_empty() { "no SLA".to_owned() } else { sla.join(", ") };
@@ -116,6 +116,13 @@ impl Answer {
                 };
                 writeln!(out, "  {bound}: {}", closest.map_or_else(|| "no value".to_owned(), format_number))?;
             }
+            return Ok(());
+        }
+        if self.selection.front.is_empty() {
+            writeln!(
+                out,
+                "None of them has both values of the front, so there is none; choose other axes with `pareto`."
+            )?;
             return Ok(());
         }
         self.write_table(workspace, count, out)

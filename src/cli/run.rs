@@ -10,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::diag::{Diagnostic, Diagnostics, render};
 use crate::explore::{Evaluator, Plan, Reporter, RunError, RunOptions, RunReport, SharedWork, Silent};
 use crate::fidelity::CostModel;
-use crate::results::manifest::{RunStatus, store_sweep};
+use crate::results::manifest::{RunLock, RunStatus, store_sweep};
 use crate::results::part::write_pruned;
 use crate::results::{Manifest, Status, Table};
 use crate::units::format_count;
@@ -42,8 +42,8 @@ pub struct RunArgs {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// Number of deployments in the final table
-    #[arg(long, short = 'n', default_value_t = 5)]
-    pub top: usize,
+    #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub top: u16,
     /// No progress, no notes on standard error
     #[arg(long, short)]
     pub quiet: bool,
@@ -59,12 +59,14 @@ pub(super) fn run(args: &RunArgs, catalog: &Catalog, output: &mut Output<'_>) ->
         return Err(nothing_feasible(&plan, &args.sweep));
     }
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&workspace.sweep.name));
+    let lock = RunLock::acquire(&folder).map_err(Failure::results)?;
     let mut manifest = open_run(args, &workspace, &plan, &folder, output)?;
     let mut interrupted = false;
     if manifest.status != RunStatus::Finished {
         let report = simulate(args, catalog, &workspace, &plan, &folder, &mut manifest, output)?;
         interrupted = report.interrupted;
     }
+    drop(lock);
     if interrupted {
         writeln!(output.messages, "interrupted; continue with: {}", resume_command(args))?;
         return Ok(Exit::Interrupted);
@@ -110,12 +112,17 @@ fn open_run(
     let rows_per_part = rows_per_part(plan.feasible.len() as u64);
     let simulated = plan.feasible.len() as u64;
     let mut manifest = Manifest::new(&workspace.sweep.name, &workspace.hash(), plan.points, simulated, rows_per_part);
-    manifest.trace = args.trace.as_ref().map(|trace| trace.display().to_string());
+    manifest.sweep_path = absolute(&args.sweep);
+    manifest.trace = args.trace.as_deref().map(absolute);
     Manifest::clear(folder).map_err(Failure::results)?;
     store_sweep(folder, &workspace.text).map_err(Failure::results)?;
     manifest.pruned = Some(write_pruned(folder, &plan.pruned).map_err(Failure::results)?);
     manifest.store(folder).map_err(Failure::results)?;
     Ok(manifest)
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 /// Rows of one part: what a crash can lose at most, against the number of files. Depends on the sweep alone, so that
@@ -186,7 +193,7 @@ fn answer(args: &RunArgs, workspace: &Workspace, folder: &Path, output: &mut Out
     let answer = Answer::read(folder, axes(&workspace.sweep)?, workspace.bounds())?;
     let command = format!("servescape run {}", args.sweep.display());
     let files = answer.draw(workspace, &folder.join("plots"), &command)?;
-    answer.write_best(workspace, args.top.max(1), output.results)?;
+    answer.write_best(workspace, usize::from(args.top), output.results)?;
     if !args.quiet {
         let _ = writeln!(
             output.messages,
@@ -221,7 +228,7 @@ fn nothing_feasible(plan: &Plan, sweep: &Path) -> Failure {
         reasons.join("\n")
     );
     let problem = Diagnostic::new(message)
-        .help("allow more GPUs, more tensor or pipeline parallelism, a smaller precision or shorter requests");
+        .help("each line names what stands in the way of so many combinations; `plan` prints the same");
     Failure { problems: problem.into(), exit: Exit::NothingFeasible }
 }
 

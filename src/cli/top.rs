@@ -18,8 +18,8 @@ pub struct TopArgs {
     /// Run folder
     pub run: PathBuf,
     /// Number of deployments
-    #[arg(long, short = 'n', default_value_t = 5)]
-    pub count: usize,
+    #[arg(long, short = 'n', default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub count: u16,
     /// The SLA, instead of the sweep's.
     #[command(flatten)]
     pub sla: SlaArgs,
@@ -29,6 +29,6 @@ pub(super) fn run(args: &TopArgs, catalog: &Catalog, output: &mut Output<'_>) ->
     let (workspace, _) = Workspace::of_run(&args.run, catalog)?;
     let bounds = args.sla.bounds(&workspace)?;
     let answer = Answer::read(&args.run, axes(&workspace.sweep)?, bounds)?;
-    answer.write_best(&workspace, args.count.max(1), output.results)?;
+    answer.write_best(&workspace, usize::from(args.count), output.results)?;
     Ok(Exit::Success)
 }

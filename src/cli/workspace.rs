@@ -12,8 +12,12 @@ use crate::results::Manifest;
 use crate::results::manifest::SWEEP_FILE;
 use crate::space::Space;
 use crate::spec::Sweep;
+use crate::units::format_count;
 
 use super::exit::Failure;
+
+/// Combinations that a plan can hold in a few GiB.
+const MOST_COMBINATIONS: u64 = 1 << 25;
 
 /// A resolved sweep with its space and engine profiles.
 pub(super) struct Workspace {
@@ -28,14 +32,25 @@ pub(super) struct Workspace {
 impl Workspace {
     /// Opens a sweep file; `trace` replaces its arrivals and lengths.
     pub(super) fn open(path: &Path, trace: Option<&Path>, catalog: &Catalog) -> Result<Self, Failure> {
-        let mut sweep = Sweep::from_file(path, catalog)?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| unreadable(path, &error).help("the ready-made sweeps are in the folder `sweeps`"))?;
+        Self::from_text(&path.display().to_string(), text, trace, catalog)
+    }
+
+    /// Resolves the text of a sweep file; relative paths in it refer to the folder of `name`.
+    fn from_text(name: &str, text: String, trace: Option<&Path>, catalog: &Catalog) -> Result<Self, Failure> {
+        let mut sweep = Sweep::from_text(name, text.clone(), catalog)?;
         if let Some(trace) = trace {
             sweep = sweep.with_trace(trace, catalog)?;
         }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
         let engines = engines_of(&sweep, |name| catalog.engine(name))?;
         axes(&sweep)?;
         let space = Space::new(&sweep);
+        if space.len() > MOST_COMBINATIONS {
+            let problem = format!("`{name}` has {} combinations", format_count(space.len()));
+            let limit = format!("at most {} can be planned; shorten some axes", format_count(MOST_COMBINATIONS));
+            return Err(Diagnostic::new(problem).help(limit).into());
+        }
         let hash = content_hash(&sweep, &engines, catalog)?;
         Ok(Self { sweep, space, engines, text, hash })
     }
@@ -44,7 +59,9 @@ impl Workspace {
     pub(super) fn of_run(run_folder: &Path, catalog: &Catalog) -> Result<(Self, Manifest), Failure> {
         let manifest = Manifest::load(run_folder).map_err(Failure::results)?;
         let trace = manifest.trace.as_deref().map(PathBuf::from);
-        let workspace = Self::open(&run_folder.join(SWEEP_FILE), trace.as_deref(), catalog)?;
+        let copy = run_folder.join(SWEEP_FILE);
+        let text = std::fs::read_to_string(&copy).map_err(|error| Failure::results(unreadable(&copy, &error)))?;
+        let workspace = Self::from_text(&manifest.sweep_path, text, trace.as_deref(), catalog)?;
         if workspace.hash() != manifest.sweep_xxh3 {
             return Err(Diagnostic::new(format!(
                 "the sweep, catalog or program is not the one that wrote `{}`",

@@ -43,7 +43,7 @@ impl Evaluator<'_> {
                 let status = Status::of(&outcome);
                 let mut row =
                     OwnedRow { candidate, status, outcome: Some(outcome), kv_blocks, sla_met: false, error: None };
-                row.sla_met = bounds.iter().all(|bound| bound.allows_row(&row.as_row()));
+                row.sla_met = status == Status::Completed && bounds.iter().all(|bound| bound.allows_row(&row.as_row()));
                 row
             }
             Err(panic) => {

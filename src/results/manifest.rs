@@ -16,6 +16,9 @@ use crate::diag::{Diagnostic, Diagnostics};
 /// Name of the manifest in a run folder.
 pub const MANIFEST_FILE: &str = "manifest.json";
 
+/// Name of the file that a process holds while it writes into a run folder.
+pub const LOCK_FILE: &str = "run.lock";
+
 /// Name of the copy of the sweep file in a run folder.
 pub const SWEEP_FILE: &str = "sweep.toml";
 
@@ -56,6 +59,32 @@ pub struct Session {
     pub simulated: u64,
 }
 
+/// Exclusive access to a run folder; released when dropped, or by the system when the process dies.
+#[derive(Debug)]
+pub struct RunLock {
+    _file: File,
+}
+
+impl RunLock {
+    /// Takes the folder, creating it if need be.
+    ///
+    /// # Errors
+    /// Another process writes into it, or what the file system reports.
+    pub fn acquire(run_folder: &Path) -> Result<Self, Diagnostic> {
+        fs::create_dir_all(run_folder).map_err(|error| failure("create", run_folder, &error))?;
+        let path = run_folder.join(LOCK_FILE);
+        let file = File::create(&path).map_err(|error| failure("create", &path, &error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(fs::TryLockError::WouldBlock) => {
+                Err(Diagnostic::new(format!("another process is writing into `{}`", run_folder.display()))
+                    .help("wait for it, or choose another folder with --out"))
+            }
+            Err(fs::TryLockError::Error(error)) => Err(failure("lock", &path, &error)),
+        }
+    }
+}
+
 /// Everything known of a run besides its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,6 +95,8 @@ pub struct Manifest {
     pub sweep: String,
     /// Content hash of the resolved sweep, in hexadecimal: what a resumed run must match.
     pub sweep_xxh3: String,
+    /// Path of the sweep file, which relative paths in it refer to.
+    pub sweep_path: String,
     /// Trace that replaced the sweep's arrivals and lengths, as the user named it.
     pub trace: Option<String>,
     /// Whether parts are missing.
@@ -96,6 +127,7 @@ impl Manifest {
             schema_version: SCHEMA_VERSION,
             sweep: sweep.to_owned(),
             sweep_xxh3: sweep_xxh3.to_owned(),
+            sweep_path: String::new(),
             trace: None,
             status: RunStatus::Running,
             candidates,
@@ -115,21 +147,29 @@ impl Manifest {
         run_folder.join(MANIFEST_FILE).exists()
     }
 
-    /// Makes the folder ready for a new run: creates it, and removes the manifest and parts of an old run. Nothing else
-    /// in it is touched.
+    /// Makes the folder ready for a new run: creates it, and removes the manifest and the part files of an old run.
     ///
     /// # Errors
-    /// What the file system reports, with path and remedy.
+    /// A folder that holds something else under the names of a run, or what the file system reports.
     pub fn clear(run_folder: &Path) -> Result<(), Diagnostic> {
-        fs::create_dir_all(run_folder).map_err(|error| failure("create", run_folder, &error))?;
-        let remove = |path: PathBuf, result: io::Result<()>| match result {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failure("remove", &path, &error)),
-            _ => Ok(()),
-        };
-        let manifest = run_folder.join(MANIFEST_FILE);
-        remove(manifest.clone(), fs::remove_file(&manifest))?;
         let parts = run_folder.join(PARTS_FOLDER);
-        remove(parts.clone(), fs::remove_dir_all(&parts))
+        if !Self::exists(run_folder) && (parts.exists() || run_folder.join(SWEEP_FILE).exists()) {
+            return Err(Diagnostic::new(format!("`{}` holds files that no run wrote", run_folder.display()))
+                .help("choose another folder with --out"));
+        }
+        fs::create_dir_all(run_folder).map_err(|error| failure("create", run_folder, &error))?;
+        let entries = fs::read_dir(&parts).into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_part = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with("part-") && (name.ends_with(".parquet") || name.ends_with(".parquet.tmp"))
+        };
+        for path in entries.filter(is_part).chain([run_folder.join(MANIFEST_FILE)]) {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failure("remove", &path, &error)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Reads the manifest of a run folder.

@@ -5,10 +5,9 @@
 //! break conservation of tokens or the KV budget.
 //!
 //! To add a policy, write `NAME.rs` with a unit struct that implements [`Scheduler`], and add it to [`SCHEDULERS`]; the
-//! conformance suite in `tests/conformance.rs` then covers it.
+//! conformance suite in `tests/simulator/conformance.rs` then covers it.
 
 pub mod router;
-mod static_batching;
 mod vllm_v1;
 
 /// What a policy can see of an engine and do with it within one step.
@@ -55,7 +54,7 @@ pub trait Scheduler: Sync {
 }
 
 /// Every policy, in the order in which help texts list them.
-pub const SCHEDULERS: &[&dyn Scheduler] = &[&vllm_v1::VllmV1, &static_batching::StaticBatching];
+pub const SCHEDULERS: &[&dyn Scheduler] = &[&vllm_v1::VllmV1];
 
 /// The policy of this name.
 #[must_use]

@@ -11,7 +11,7 @@ use crate::workload::RequestStream;
 
 use super::gaps::GapHistogram;
 use super::observer::Observer;
-use super::outcome::{Outcome, RequestBounds};
+use super::outcome::{Finished, Outcome, RequestBounds};
 use super::queue::SlotQueue;
 use super::replica::{Advance, Replica, ReplicaContext};
 use super::request::RequestState;
@@ -44,8 +44,8 @@ pub struct Deployment<'a> {
 /// Working memory of a simulation. Reused from one to the next, so that nothing is allocated once it is warm.
 #[derive(Clone, Debug, Default)]
 pub struct Arena {
-    pub(crate) requests: Vec<RequestState>,
-    pub(crate) replicas: Vec<Replica>,
+    requests: Vec<RequestState>,
+    replicas: Vec<Replica>,
     queue: SlotQueue,
     outstanding: Vec<u32>,
     /// Arrivals at the engines of a closed loop that are scheduled and not delivered yet, in order.
@@ -53,12 +53,15 @@ pub struct Arena {
     completed: Vec<u32>,
     /// Replicas whose next step may have changed.
     touched: Vec<usize>,
-    pub(crate) gaps: GapHistogram,
+    gaps: GapHistogram,
     /// Scratch of the outcome's percentiles.
-    pub(crate) sample: Vec<Ticks>,
+    sample: Vec<Ticks>,
 }
 
 /// Runs one simulation to the end of its stream.
+///
+/// # Panics
+/// If a request needs more KV blocks than an engine has.
 pub fn simulate(
     arena: &mut Arena,
     deployment: &Deployment<'_>,
@@ -67,10 +70,28 @@ pub fn simulate(
     advance: Advance,
     observer: &mut impl Observer,
 ) -> Outcome {
+    let longest =
+        stream.requests.iter().map(|request| request.prompt_tokens.saturating_add(request.output_tokens)).max();
+    let needed = u64::from(longest.unwrap_or(0).div_ceil(deployment.limits.block_size));
+    // A request that can never be finished would be preempted and recomputed for ever.
+    assert!(
+        needed <= deployment.kv_blocks,
+        "the longest request needs {needed} KV blocks, an engine has {}",
+        deployment.kv_blocks
+    );
     let mut simulation = Simulation::new(arena, deployment, stream, advance);
     simulation.run(observer);
-    let delivered = simulation.delivered;
-    Outcome::collect(arena, deployment, stream, bounds, delivered)
+    let submitted = simulation.delivered;
+    let Arena { requests, replicas, gaps, sample, .. } = arena;
+    let finished = Finished {
+        requests,
+        replicas: &replicas[..deployment.replicas as usize],
+        gaps,
+        warmup: stream.warmup,
+        response_latency: deployment.response_latency,
+        submitted,
+    };
+    Outcome::collect(&finished, bounds, sample)
 }
 
 struct Simulation<'a> {

@@ -2,10 +2,10 @@
 
 use crate::stats::Summary;
 use crate::units::Ticks;
-use crate::workload::RequestStream;
 
-use super::colocation::{Arena, Deployment};
 use super::engine::EngineState;
+use super::gaps::GapHistogram;
+use super::replica::Replica;
 use super::request::{Phase, RequestState};
 
 /// Bounds that each request must meet to count as good; [`Ticks::NEVER`] where there is none.
@@ -34,8 +34,18 @@ pub struct Outcome {
     pub completed: u64,
     /// Measured requests.
     pub measured: u64,
-    /// First arrival to last completion of the measured requests, in seconds.
+    /// First arrival to last completion, warm-up included, in seconds.
     pub makespan_s: f64,
+    /// Length of the throughput window, in seconds: from the completion of as many requests as there is warm-up (the first
+    /// arrival without any) to the last completion. Counting what completes in it is right whatever the queue at its
+    /// start; dividing the measured requests' tokens by their own span is not.
+    pub window_s: f64,
+    /// Requests that completed in the window.
+    pub window_requests: u64,
+    /// Their prompt tokens.
+    pub window_prompt_tokens: u64,
+    /// Their output tokens.
+    pub window_output_tokens: u64,
     /// Prompt tokens of the measured requests.
     pub prompt_tokens: u64,
     /// Output tokens of the measured requests.
@@ -71,51 +81,90 @@ pub struct Outcome {
     pub peak_waiting: u64,
 }
 
+/// A simulation that has run to its end.
+pub(crate) struct Finished<'a> {
+    pub(crate) requests: &'a [RequestState],
+    pub(crate) replicas: &'a [Replica],
+    pub(crate) gaps: &'a GapHistogram,
+    /// Requests at the start that are not measured.
+    pub(crate) warmup: usize,
+    /// From the end of a step to the token at the client.
+    pub(crate) response_latency: Ticks,
+    /// Requests that reached an engine.
+    pub(crate) submitted: usize,
+}
+
+impl Finished<'_> {
+    fn completed(&self) -> impl Iterator<Item = &RequestState> {
+        self.requests.iter().filter(|request| request.phase == Phase::Completed)
+    }
+
+    fn measured(&self) -> impl Iterator<Item = &RequestState> {
+        self.completed().filter(|request| request.measured)
+    }
+
+    fn timings(&self) -> impl Iterator<Item = Timing> {
+        self.measured().map(|request| Timing::of(request, self.response_latency))
+    }
+
+    /// First arrival and last completion.
+    fn span(&self) -> (Ticks, Ticks) {
+        let start = self.completed().map(|request| request.arrival).min().unwrap_or(Ticks::ZERO);
+        let end = self.completed().map(|request| request.completed + self.response_latency).max().unwrap_or(start);
+        (start, end)
+    }
+
+    /// When as many requests had completed as there is warm-up; the first arrival if there is none.
+    fn window_start(&self, scratch: &mut Vec<Ticks>) -> Ticks {
+        scratch.clear();
+        scratch.extend(self.completed().map(|request| request.completed + self.response_latency));
+        match self.warmup.min(scratch.len()) {
+            0 => self.span().0,
+            warmup => *scratch.select_nth_unstable(warmup - 1).1,
+        }
+    }
+}
+
 impl Outcome {
-    /// Collects the metrics of a finished simulation.
-    pub(crate) fn collect(
-        arena: &mut Arena,
-        deployment: &Deployment<'_>,
-        stream: &RequestStream,
-        bounds: &RequestBounds,
-        submitted: usize,
-    ) -> Self {
-        let completed = arena.requests.iter().filter(|request| request.phase == Phase::Completed).count();
-        let warmup = stream.warmup.min(arena.requests.len());
-        let (_, measured) = arena.requests.split_at(warmup);
-        let measured = || measured.iter().filter(|request| request.phase == Phase::Completed);
-        let response = deployment.response_latency;
-        let timings = || measured().map(|request| Timing::of(request, response));
-        let sample = &mut arena.sample;
+    /// The metrics of a finished simulation. `scratch` is overwritten.
+    pub(crate) fn collect(finished: &Finished<'_>, bounds: &RequestBounds, scratch: &mut Vec<Ticks>) -> Self {
+        let window_start = finished.window_start(scratch);
+        let (start, end) = finished.span();
+        let makespan_s = end.saturating_since(start).as_seconds();
+        let busy: Ticks = finished.replicas.iter().map(|replica| replica.busy).sum();
+        let capacity_s = makespan_s * finished.replicas.len() as f64;
         let mut summarise = |values: &mut dyn Iterator<Item = Ticks>| {
-            sample.clear();
-            sample.extend(values);
-            Summary::of(sample)
+            scratch.clear();
+            scratch.extend(values);
+            Summary::of(scratch)
         };
-        let start = measured().map(|request| request.arrival).min().unwrap_or(Ticks::ZERO);
-        let end = measured().map(|request| request.completed + response).max().unwrap_or(Ticks::ZERO);
-        let replicas = &arena.replicas[..deployment.replicas as usize];
-        let whole = whole_span(&arena.requests).as_seconds();
-        let busy: Ticks = replicas.iter().map(|replica| replica.busy).sum();
-        let outcome = Self {
-            submitted: submitted as u64,
-            completed: completed as u64,
-            measured: measured().count() as u64,
-            makespan_s: end.saturating_since(start).as_seconds(),
-            prompt_tokens: measured().map(|request| u64::from(request.prompt_tokens)).sum(),
-            output_tokens: measured().map(|request| u64::from(request.output_tokens)).sum(),
-            met_sla: timings().filter(|timing| timing.meets(bounds)).count() as u64,
-            ttft: summarise(&mut timings().map(|timing| timing.ttft)),
-            tpot: summarise(&mut timings().filter_map(|timing| timing.tpot)),
-            itl: arena.gaps.summary(),
-            e2e: summarise(&mut timings().map(|timing| timing.e2e)),
+        let mut outcome = Self {
+            submitted: finished.submitted as u64,
+            completed: finished.completed().count() as u64,
+            measured: finished.measured().count() as u64,
+            makespan_s,
+            window_s: end.saturating_since(window_start).as_seconds(),
+            prompt_tokens: finished.measured().map(|request| u64::from(request.prompt_tokens)).sum(),
+            output_tokens: finished.measured().map(|request| u64::from(request.output_tokens)).sum(),
+            met_sla: finished.timings().filter(|timing| timing.meets(bounds)).count() as u64,
+            ttft: summarise(&mut finished.timings().map(|timing| timing.ttft)),
+            tpot: summarise(&mut finished.timings().filter_map(|timing| timing.tpot)),
+            itl: finished.gaps.summary(),
+            e2e: summarise(&mut finished.timings().map(|timing| timing.e2e)),
             queueing: summarise(
-                &mut measured().map(|request| request.first_scheduled.saturating_since(request.arrival)),
+                &mut finished.measured().map(|request| request.first_scheduled.saturating_since(request.arrival)),
             ),
-            busy_share: if whole > 0.0 { busy.as_seconds() / whole / replicas.len() as f64 } else { 0.0 },
+            busy_share: if capacity_s > 0.0 { busy.as_seconds() / capacity_s } else { 0.0 },
             ..Self::default()
         };
-        outcome.with_engines(replicas.iter().flat_map(|replica| &replica.engines))
+        for request in
+            finished.completed().filter(|request| request.completed + finished.response_latency > window_start)
+        {
+            outcome.window_requests += 1;
+            outcome.window_prompt_tokens += u64::from(request.prompt_tokens);
+            outcome.window_output_tokens += u64::from(request.output_tokens);
+        }
+        outcome.with_engines(finished.replicas.iter().flat_map(|replica| &replica.engines))
     }
 
     fn with_engines<'a>(mut self, engines: impl Iterator<Item = &'a EngineState>) -> Self {
@@ -136,13 +185,6 @@ impl Outcome {
         self.mean_decode_batch = decode_tokens as f64 / decode_iterations.max(1) as f64;
         self
     }
-}
-
-/// First arrival to last completion, warm-up included.
-fn whole_span(requests: &[RequestState]) -> Ticks {
-    let completed = || requests.iter().filter(|request| request.phase == Phase::Completed);
-    let start = completed().map(|request| request.arrival).min().unwrap_or(Ticks::ZERO);
-    completed().map(|request| request.completed.saturating_since(start)).max().unwrap_or(Ticks::ZERO)
 }
 
 /// Latencies of one completed request as its client sees them.

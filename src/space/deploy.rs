@@ -16,13 +16,13 @@ pub fn deployment_commands(candidate: &Candidate, model: &Model) -> Vec<String> 
 fn pool_command(pool: &Pool, model: &Model) -> String {
     let engine = &pool.engine;
     let split = pool.parallelism;
-    let repository = model.repository.as_deref().unwrap_or(&model.name);
+    let repository = quoted(model.repository.as_deref().unwrap_or(&model.name));
     let (wanted, stored) = (pool.precision, model.checkpoint);
     // vLLM quantises a 16-bit checkpoint to fp8 while loading; other formats need a checkpoint that has them.
     let quantise = wanted.weights == NumberFormat::Fp8 && stored.weights == NumberFormat::Bf16;
     let checkpoint = match wanted.weights {
-        format if format == stored.weights || quantise => repository.to_owned(),
-        format => format!("<{} checkpoint of {repository}>", format.name()),
+        format if format == stored.weights || quantise => repository,
+        format => quoted(&format!("<{} checkpoint of {}>", format.name(), model.name)),
     };
     let mut flags = vec![format!("vllm serve {checkpoint}")];
     let mut flag = |name: &str, value: String| flags.push(format!("--{name} {value}"));
@@ -52,6 +52,12 @@ fn pool_command(pool: &Pool, model: &Model) -> String {
     ];
     flags.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| (*switch).to_owned()));
     flags.join(" ")
+}
+
+/// A word as a shell takes it literally.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -96,11 +102,18 @@ mod tests {
     }
 
     #[test]
+    fn names_are_quoted_for_the_shell() {
+        assert_eq!(quoted("meta-llama/Llama-3.1-8B"), "meta-llama/Llama-3.1-8B");
+        assert_eq!(quoted("a b; $(c)"), "'a b; $(c)'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+
+    #[test]
     fn only_fp8_is_made_while_loading() {
         let single = Parallelism { pp: 1, tp_attention: 1, dp_attention: 1, tp_ffn: 1, ep_ffn: 1 };
         let command = |weights| pool_command(&pool(single, weights), &dense());
         assert!(command(NumberFormat::Fp8).contains("--quantization fp8"));
         let int4 = command(NumberFormat::Int4);
-        assert!(int4.starts_with("vllm serve <int4 checkpoint of dense-70b>") && !int4.contains("--quantization"));
+        assert!(int4.starts_with("vllm serve '<int4 checkpoint of dense-70b>'") && !int4.contains("--quantization"));
     }
 }

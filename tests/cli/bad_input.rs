@@ -143,6 +143,50 @@ fn requests_longer_than_the_engine_accepts_are_not_simulated() {
 }
 
 #[test]
+fn files_that_no_run_wrote_are_left_alone() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    fs::create_dir_all(scratch.path("project/parts")).unwrap();
+    scratch.file("project/parts/engine.step", "mine");
+    for force in [&[][..], &["--force"]] {
+        let arguments = [&["run", sweep, "--out", "project"], force].concat();
+        scratch.run(&arguments).fails_with(5, &["holds files that no run wrote", "--out"]);
+    }
+    assert_eq!(fs::read_to_string(scratch.path("project/parts/engine.step")).unwrap(), "mine");
+}
+
+#[test]
+fn two_runs_cannot_write_into_one_folder() {
+    let scratch = Scratch::new();
+    let sweep = scratch.file("sweep.toml", TINY);
+    fs::create_dir(scratch.path("run")).unwrap();
+    let lock = fs::File::create(scratch.path("run/run.lock")).unwrap();
+    lock.lock().unwrap();
+    scratch.run(&["run", sweep, "--out", "run"]).fails_with(5, &["another process is writing into `run`"]);
+    drop(lock);
+    assert_eq!(scratch.run(&["run", sweep, "--out", "run"]).code, 0);
+}
+
+#[test]
+fn numbers_beyond_reason_are_refused_not_attempted() {
+    let scratch = Scratch::new();
+    for (key, value, expected) in [
+        ("requests = 60", "requests = 4294967295", "`requests` must be between 1 and"),
+        ("gpus  = 2", "gpus  = 4294967295", "must be between 1 and"),
+        ("rate = [4, 16]", "rate = 1e-9", "more than a hundred days"),
+        (
+            "max_num_seqs  = [8, 64]",
+            "max_num_seqs = { from = 1, to = 1000, step = 1 }\n\
+          max_num_batched_tokens = { from = 1000, to = 90000, step = 1 }",
+            "combinations",
+        ),
+    ] {
+        let sweep = scratch.sweep(key, value);
+        scratch.run(&["run", sweep]).fails_with(2, &[expected]);
+    }
+}
+
+#[test]
 fn damaged_tables_beside_the_parts_are_made_again_by_resume() {
     let scratch = Scratch::new();
     let sweep = scratch.file("sweep.toml", TINY);

@@ -130,6 +130,33 @@ fn a_trace_replaces_arrivals_and_lengths() {
 }
 
 #[test]
+fn a_run_with_a_trace_beside_its_sweep_can_be_read_again() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("data")).unwrap();
+    scratch.file("data/trace.csv", "arrival,input,output\n0.0,100,10\n0.5,70,10\n0.9,80,12\n");
+    let sweep = scratch.sweep(
+        "input    = { uniform = { min = 100, max = 900 } }\noutput   = { fixed = 80 }\n\
+         arrival  = { poisson = { rate = [4, 16] } }",
+        "arrival = { trace = { file = \"data/trace.csv\" } }",
+    );
+    let text = fs::read_to_string(scratch.path(sweep)).unwrap().replace("requests = 60\n", "");
+    scratch.file("sweep.toml", &text);
+    let ran = scratch.run(&["run", sweep, "--out", "runs/one"]);
+    assert_eq!(ran.code, 0, "{}", ran.messages);
+    assert_eq!(scratch.run(&["top", "runs/one"]).results, ran.results);
+}
+
+#[test]
+fn answers_of_one_token_meet_an_sla_without_a_generation_speed() {
+    let scratch = Scratch::new();
+    let sweep = scratch.sweep("output   = { fixed = 80 }", "output   = { fixed = 1 }");
+    let ran = scratch.run(&["run", sweep]);
+    assert_eq!(ran.code, 0, "{}", ran.messages);
+    assert!(ran.results.starts_with("8 of 8 simulated candidates meet the SLA"), "{}", ran.results);
+    assert!(ran.results.contains("choose other axes"), "{}", ran.results);
+}
+
+#[test]
 fn plan_counts_without_simulating() {
     let scratch = Scratch::new();
     let sweep = scratch.sweep("llama-3.1-8b", "llama-3.1-405b");

@@ -129,3 +129,16 @@ fn throughput_at_saturation_is_the_batch_limit_over_the_step_time() {
     assert_eq!(outcome.makespan_s, 40.0 * 0.1);
     assert_eq!(outcome.output_tokens as f64 / outcome.makespan_s, 32_000.0);
 }
+
+#[test]
+fn throughput_does_not_depend_on_the_warm_up() {
+    let mut setup = Setup::new(StepCost::constant(MS.0));
+    setup.limits.max_num_seqs = 32;
+    // Everything at once: the measured requests wait behind the warm-up.
+    let requests = vec![Request { arrival: Ticks::ZERO, prompt_tokens: 1, output_tokens: 100 }; 32 * 40];
+    for warmup in [0, 320, 640, 1152] {
+        let outcome = setup.run(&RequestStream { requests: requests.clone(), clients: None, warmup });
+        assert_eq!(outcome.window_output_tokens as f64 / outcome.window_s, 32_000.0, "warm-up {warmup}");
+        assert_eq!(outcome.window_requests, 1280 - warmup as u64);
+    }
+}

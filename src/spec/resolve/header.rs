@@ -19,6 +19,9 @@ pub struct Budget {
     pub at_most: bool,
 }
 
+/// Largest budget: several times the largest cluster in service.
+const MOST_GPUS: u32 = 1 << 20;
+
 /// The resolved section.
 pub(super) struct Header {
     pub(super) name: String,
@@ -81,6 +84,9 @@ fn resolve_budget(raw: &RawHeader, place: &std::ops::Range<usize>, problems: &mu
             "keep the largest: it includes the smaller ones when `replicas` is an axis",
         );
     }
-    let gpus = problems.values("gpus", axis, |gpus| if *gpus > 0 { Ok(()) } else { Err("must be at least 1".into()) });
+    let gpus = problems.values("gpus", axis, |gpus| match *gpus {
+        1..=MOST_GPUS => Ok(()),
+        _ => Err(format!("must be between 1 and {MOST_GPUS}")),
+    });
     Some(Budget { gpus, at_most })
 }

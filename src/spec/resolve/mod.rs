@@ -96,13 +96,13 @@ impl Sweep {
     }
 
     /// The same sweep with arrivals and lengths replaced by those of a trace at its own speed: its first `requests`
-    /// rows. The path is relative to the working directory.
+    /// rows, or all if there are fewer. The path is relative to the working directory.
     ///
     /// # Errors
     /// An unreadable or malformed trace, or one with too few rows.
     pub fn with_trace(&self, path: &Path, lookup: &dyn Lookup) -> Result<Self, Diagnostics> {
         let trace = lookup.trace(path)?;
-        let requests = Some(self.workload.requests);
+        let requests = Some(self.workload.requests.min(trace.rows.len()));
         let workload = workload::replay(&trace, requests, self.workload.warmup, vec![1.0]).map_err(Diagnostic::new)?;
         Ok(Self { workload, ..self.clone() })
     }

@@ -31,7 +31,13 @@ pub(super) fn resolve(
     }
     let input = resolve_lengths("input", raw.input.as_ref(), span, context, problems);
     let output = resolve_lengths("output", raw.output.as_ref(), span, context, problems);
-    let arrival = arrival.and_then(|written| resolve_arrival(written, problems));
+    let arrival = arrival.and_then(|written| {
+        let resolved = resolve_arrival(written, problems)?;
+        if let Some(requests) = requests {
+            check_duration(&resolved, requests.value, &written.span, problems);
+        }
+        Some(resolved)
+    });
     Some(Workload {
         requests: requests?.value as usize,
         warmup,
@@ -39,14 +45,32 @@ pub(super) fn resolve(
     })
 }
 
+/// Most requests of one simulation, and most clients of a closed loop.
+const MOST_REQUESTS: u32 = 1 << 22;
+/// Longest time over which requests may arrive, in seconds (a hundred days): simulated time is a 64-bit count.
+const LONGEST_STREAM_S: f64 = 8.64e6;
+
 fn check_requests(requests: &Located<u32>, warmup: Option<&Located<u32>>, problems: &mut Problems) {
-    if requests.value == 0 {
-        problems.add(&requests.span, "`requests` must be at least 1");
+    if requests.value == 0 || requests.value > MOST_REQUESTS {
+        problems.add(&requests.span, format!("`requests` must be between 1 and {MOST_REQUESTS}"));
     } else if let Some(warmup) = warmup.filter(|warmup| warmup.value >= requests.value) {
         problems.add_with_help(
             &warmup.span,
             format!("all {} requests are warm-up, none is measured", requests.value),
             "`warmup` must be smaller than `requests`",
+        );
+    }
+}
+
+fn check_duration(arrival: &Arrival, requests: u32, place: &Range<usize>, problems: &mut Problems) {
+    let (Arrival::Poisson { rates } | Arrival::Gamma { rates, .. } | Arrival::Constant { rates }) = arrival else {
+        return;
+    };
+    if rates.iter().any(|rate| f64::from(requests) / rate > LONGEST_STREAM_S) {
+        problems.add_with_help(
+            place,
+            format!("at the lowest rate, {requests} requests arrive over more than a hundred days"),
+            "raise the rate or lower `requests`",
         );
     }
 }
@@ -74,6 +98,10 @@ fn resolve_trace(
     let scales = scale.map_or_else(|| vec![1.0], |axis| positive("scale", axis, problems));
     let path = context.path(&file.value);
     let trace = context.lookup.trace(&path).map_err(|error| problems.adopt(&file.span, error)).ok()?;
+    let span_s = trace.rows.last().map_or(0.0, |row| row.arrival.as_seconds());
+    if let Some(axis) = scale.filter(|_| scales.iter().any(|scale| span_s / scale > LONGEST_STREAM_S)) {
+        problems.add(&axis.span, "at the lowest `scale` the trace takes more than a hundred days");
+    }
     let requests = raw.requests.as_ref().map(|requests| requests.value as usize);
     problems.ok(&file.span, replay(&trace, requests, warmup, scales))
 }
@@ -124,7 +152,10 @@ fn resolve_arrival(written: &Located<RawArrival>, problems: &mut Problems) -> Op
             Arrival::Gamma { rates, burstiness: *burstiness }
         }
         RawArrival::Closed { clients } => {
-            let at_least_one = |clients: &u32| if *clients > 0 { Ok(()) } else { Err("must be at least 1".into()) };
+            let at_least_one = |clients: &u32| match *clients {
+                1..=MOST_REQUESTS => Ok(()),
+                _ => Err(format!("must be between 1 and {MOST_REQUESTS}")),
+            };
             Arrival::Closed { clients: problems.values("clients", clients, at_least_one) }
         }
         RawArrival::Batch {} => Arrival::Batch,
