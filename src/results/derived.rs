@@ -8,24 +8,24 @@ use crate::space::Candidate;
 /// limit at which a GPU without a context rests, and far less than the limit.
 pub const IDLE_POWER_SHARE: f64 = 0.3;
 
-/// `amount` per second of the throughput window; `None` if nothing completed in it.
+/// `amount` per second of makespan; `None` if nothing took any time.
 fn per_second(amount: u64, outcome: &Outcome) -> Option<f64> {
-    (outcome.window_s > 0.0).then(|| amount as f64 / outcome.window_s)
+    (outcome.makespan_s > 0.0).then(|| amount as f64 / outcome.makespan_s)
 }
 
 /// Requests that complete per second.
 pub(super) fn request_throughput(_: &Candidate, outcome: &Outcome) -> Option<f64> {
-    per_second(outcome.window_requests, outcome)
+    per_second(outcome.completed, outcome)
 }
 
 /// Output tokens of the requests that complete, per second.
 pub(super) fn output_throughput(_: &Candidate, outcome: &Outcome) -> Option<f64> {
-    per_second(outcome.window_output_tokens, outcome)
+    per_second(outcome.output_tokens, outcome)
 }
 
 /// Prompt and output tokens of the requests that complete, per second.
 pub(super) fn total_throughput(_: &Candidate, outcome: &Outcome) -> Option<f64> {
-    per_second(outcome.window_prompt_tokens + outcome.window_output_tokens, outcome)
+    per_second(outcome.prompt_tokens + outcome.output_tokens, outcome)
 }
 
 /// Output tokens per second and GPU.

@@ -87,7 +87,6 @@ pub fn simulate(
         requests,
         replicas: &replicas[..deployment.replicas as usize],
         gaps,
-        warmup: stream.warmup,
         response_latency: deployment.response_latency,
         submitted,
     };

@@ -36,19 +36,10 @@ pub struct Outcome {
     pub measured: u64,
     /// First arrival to last completion, warm-up included, in seconds.
     pub makespan_s: f64,
-    /// Length of the throughput window, in seconds: from the completion of as many requests as there is warm-up (the first
-    /// arrival without any) to the last completion. Counting what completes in it is right whatever the queue at its
-    /// start; dividing the measured requests' tokens by their own span is not.
-    pub window_s: f64,
-    /// Requests that completed in the window.
-    pub window_requests: u64,
-    /// Their prompt tokens.
-    pub window_prompt_tokens: u64,
-    /// Their output tokens.
-    pub window_output_tokens: u64,
-    /// Prompt tokens of the measured requests.
+    /// Prompt tokens of the completed requests, warm-up included: throughput is that of the whole run, because a warm-up
+    /// that is left out of the tokens but not of the time would bias it.
     pub prompt_tokens: u64,
-    /// Output tokens of the measured requests.
+    /// Output tokens of the completed requests, warm-up included.
     pub output_tokens: u64,
     /// Measured requests that met every per-request SLA bound.
     pub met_sla: u64,
@@ -86,8 +77,6 @@ pub(crate) struct Finished<'a> {
     pub(crate) requests: &'a [RequestState],
     pub(crate) replicas: &'a [Replica],
     pub(crate) gaps: &'a GapHistogram,
-    /// Requests at the start that are not measured.
-    pub(crate) warmup: usize,
     /// From the end of a step to the token at the client.
     pub(crate) response_latency: Ticks,
     /// Requests that reached an engine.
@@ -113,22 +102,11 @@ impl Finished<'_> {
         let end = self.completed().map(|request| request.completed + self.response_latency).max().unwrap_or(start);
         (start, end)
     }
-
-    /// When as many requests had completed as there is warm-up; the first arrival if there is none.
-    fn window_start(&self, scratch: &mut Vec<Ticks>) -> Ticks {
-        scratch.clear();
-        scratch.extend(self.completed().map(|request| request.completed + self.response_latency));
-        match self.warmup.min(scratch.len()) {
-            0 => self.span().0,
-            warmup => *scratch.select_nth_unstable(warmup - 1).1,
-        }
-    }
 }
 
 impl Outcome {
     /// The metrics of a finished simulation. `scratch` is overwritten.
     pub(crate) fn collect(finished: &Finished<'_>, bounds: &RequestBounds, scratch: &mut Vec<Ticks>) -> Self {
-        let window_start = finished.window_start(scratch);
         let (start, end) = finished.span();
         let makespan_s = end.saturating_since(start).as_seconds();
         let busy: Ticks = finished.replicas.iter().map(|replica| replica.busy).sum();
@@ -138,14 +116,13 @@ impl Outcome {
             scratch.extend(values);
             Summary::of(scratch)
         };
-        let mut outcome = Self {
+        let outcome = Self {
             submitted: finished.submitted as u64,
             completed: finished.completed().count() as u64,
             measured: finished.measured().count() as u64,
             makespan_s,
-            window_s: end.saturating_since(window_start).as_seconds(),
-            prompt_tokens: finished.measured().map(|request| u64::from(request.prompt_tokens)).sum(),
-            output_tokens: finished.measured().map(|request| u64::from(request.output_tokens)).sum(),
+            prompt_tokens: finished.completed().map(|request| u64::from(request.prompt_tokens)).sum(),
+            output_tokens: finished.completed().map(|request| u64::from(request.output_tokens)).sum(),
             met_sla: finished.timings().filter(|timing| timing.meets(bounds)).count() as u64,
             ttft: summarise(&mut finished.timings().map(|timing| timing.ttft)),
             tpot: summarise(&mut finished.timings().filter_map(|timing| timing.tpot)),
@@ -157,13 +134,6 @@ impl Outcome {
             busy_share: if capacity_s > 0.0 { busy.as_seconds() / capacity_s } else { 0.0 },
             ..Self::default()
         };
-        for request in
-            finished.completed().filter(|request| request.completed + finished.response_latency > window_start)
-        {
-            outcome.window_requests += 1;
-            outcome.window_prompt_tokens += u64::from(request.prompt_tokens);
-            outcome.window_output_tokens += u64::from(request.output_tokens);
-        }
         outcome.with_engines(finished.replicas.iter().flat_map(|replica| &replica.engines))
     }
 

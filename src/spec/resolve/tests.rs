@@ -275,7 +275,7 @@ fn values_out_of_range_are_refused() {
     };
     refused("gpus  = 16", "gpus = 0", "`gpus` must be between 1 and");
     refused("gpus  = 16", "gpus = [8, 16]\nat_most = true", "is one number");
-    refused("requests = 512", "requests = 0", "`requests` must be at least 1");
+    refused("requests = 512", "requests = 0", "`requests` must be between 1 and");
     refused("requests = 512", "requests = 5\nwarmup = 5", "none is measured");
     refused("fixed = 512", "fixed = 0", "zero tokens");
     refused("fixed = 512", "uniform = { min = 5, max = 4 }", "`min` 5 is above `max` 4");
@@ -283,7 +283,7 @@ fn values_out_of_range_are_refused() {
     refused("fixed = 512", "empirical = { file = \"x.csv\" }", "`file` and `column`");
     refused("rate = [4, 8]", "rate = -1", "must be a positive number");
     refused("poisson = { rate = [4, 8] }", "gamma = { rate = 1, burstiness = 0 }", "`burstiness`");
-    refused("poisson = { rate = [4, 8] }", "closed = { clients = 0 }", "at least 1");
+    refused("poisson = { rate = [4, 8] }", "closed = { clients = 0 }", "must be between 1 and");
     refused("= 50", "= 0", "positive number of milliseconds");
     refused("max_num_seqs = 32", "ep = 2", "no experts");
     refused("max_num_seqs = 32", "max_model_len = 9000", "8192 tokens the model supports");
