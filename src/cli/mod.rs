@@ -1,6 +1,6 @@
 //! The command line: one file per verb. Verbs parse arguments, call the library and print; nothing here computes.
 //!
-//! To add a verb, write `NAME.rs` with a clap `Args` struct and a `run` function, and add it to [`Command`] and [`run`].
+//! To add a verb, write `NAME.rs` with a clap `Args` struct and a `run` function, and add it to [`Command`] and its dispatch.
 
 mod check;
 mod columns;

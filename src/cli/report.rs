@@ -162,7 +162,7 @@ impl Answer {
             .map_err(|error| Failure::results(crate::results::failure("create", folder, &error)))?;
         let sla: Vec<String> = self.bounds.iter().map(Bound::to_string).collect();
         let captions = Captions {
-            title: format!("{} on {} GPUs", workspace.sweep.model.name, budget(&workspace.sweep.budget)),
+            title: format!("{} on {}", workspace.sweep.model.name, hardware(&workspace.sweep)),
             subtitle: format!("{} · {}", workload_label(&workspace.sweep), sla.join(", ")),
             footnote: command.to_owned(),
         };
@@ -180,6 +180,19 @@ fn same_placement(a: &Candidate, b: &Candidate) -> bool {
         candidate.pools.iter().map(placement).collect()
     };
     a.architecture == b.architecture && placements(a) == placements(b)
+}
+
+/// The budget with the GPU type, or the number of types.
+fn hardware(sweep: &Sweep) -> String {
+    let mut names: Vec<&str> =
+        sweep.colocation.iter().flat_map(|block| &block.all.gpus).map(|gpu| gpu.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let budget = budget(&sweep.budget);
+    match names[..] {
+        [name] => format!("{budget} × {name}"),
+        _ => format!("{budget} GPUs of {} types", names.len()),
+    }
 }
 
 /// A load with its unit.

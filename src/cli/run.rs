@@ -19,7 +19,7 @@ use super::exit::{Exit, Failure};
 use super::outputs::Output;
 use super::progress::{Bar, Lines};
 use super::report::{self, Answer};
-use super::workspace::{Workspace, axes};
+use super::workspace::{Workspace, axes, relative_path};
 
 /// Arguments of `servescape run`.
 #[derive(Args, Debug)]
@@ -112,17 +112,13 @@ fn open_run(
     let rows_per_part = rows_per_part(plan.feasible.len() as u64);
     let simulated = plan.feasible.len() as u64;
     let mut manifest = Manifest::new(&workspace.sweep.name, &workspace.hash(), plan.points, simulated, rows_per_part);
-    manifest.sweep_path = absolute(&args.sweep);
-    manifest.trace = args.trace.as_deref().map(absolute);
+    manifest.sweep_path = relative_path(folder, &args.sweep);
+    manifest.trace = args.trace.as_deref().map(|trace| relative_path(folder, trace));
     Manifest::clear(folder).map_err(Failure::results)?;
     store_sweep(folder, &workspace.text).map_err(Failure::results)?;
     manifest.pruned = Some(write_pruned(folder, &plan.pruned).map_err(Failure::results)?);
     manifest.store(folder).map_err(Failure::results)?;
     Ok(manifest)
-}
-
-fn absolute(path: &Path) -> String {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 /// Rows of one part: what a crash can lose at most, against the number of files. Depends on the sweep alone, so that

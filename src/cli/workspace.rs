@@ -1,6 +1,6 @@
 //! A sweep with everything derived from it, opened from a sweep file or from the copy in a run folder.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -58,10 +58,15 @@ impl Workspace {
     /// Opens the sweep of a run.
     pub(super) fn of_run(run_folder: &Path, catalog: &Catalog) -> Result<(Self, Manifest), Failure> {
         let manifest = Manifest::load(run_folder).map_err(Failure::results)?;
-        let trace = manifest.trace.as_deref().map(PathBuf::from);
+        let trace = manifest.trace.as_deref().map(|trace| run_folder.join(trace));
         let copy = run_folder.join(SWEEP_FILE);
         let text = std::fs::read_to_string(&copy).map_err(|error| Failure::results(unreadable(&copy, &error)))?;
-        let workspace = Self::from_text(&manifest.sweep_path, text, trace.as_deref(), catalog)?;
+        let workspace = Self::from_text(
+            &run_folder.join(&manifest.sweep_path).display().to_string(),
+            text,
+            trace.as_deref(),
+            catalog,
+        )?;
         if workspace.hash() != manifest.sweep_xxh3 {
             return Err(Diagnostic::new(format!(
                 "the sweep, catalog or program is not the one that wrote `{}`",
@@ -82,6 +87,15 @@ impl Workspace {
     pub(super) fn bounds(&self) -> Vec<Bound> {
         self.sweep.sla.bounds.iter().map(|bound| Bound::at_most(bound.key, bound.limit_ms)).collect()
     }
+}
+
+/// The way from a folder to a file: a run folder stays readable when the tree that holds both moves.
+pub(super) fn relative_path(folder: &Path, file: &Path) -> String {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (folder, file) = (absolute(folder), absolute(file));
+    let shared = folder.components().zip(file.components()).take_while(|(a, b)| a == b).count();
+    let up = folder.components().skip(shared).map(|_| Component::ParentDir);
+    up.chain(file.components().skip(shared)).collect::<PathBuf>().display().to_string()
 }
 
 /// Hash of the sweep's meaning, its engine profiles, the fitted predictors and this program's version: a run goes on only
@@ -120,4 +134,17 @@ pub(super) fn axes(sweep: &Sweep) -> Result<Axes, Diagnostics> {
 
 pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::new(format!("cannot read `{}`: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_a_file_goes_up_and_down() {
+        let way = |folder: &str, file: &str| relative_path(Path::new(folder), Path::new(file));
+        assert_eq!(way("results/a", "sweeps/b.toml"), "../../sweeps/b.toml");
+        assert_eq!(way("a", "a/b.toml"), "b.toml");
+        assert_eq!(way("/x/y", "/z.csv"), "../../z.csv");
+    }
 }

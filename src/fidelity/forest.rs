@@ -1,7 +1,7 @@
 //! A random forest in our own flat form: small on disk, read without a machine-learning library.
 //!
 //! On disk (little endian) a node takes one byte for its feature or the leaf mark, then two: the index of a threshold
-//! in the feature's list, or the leaf's value in steps of [`LEAF_STEP`]. Nodes are in pre-order, so children need no
+//! in the feature's list, or the leaf's value in steps of `LEAF_STEP`. Nodes are in pre-order, so children need no
 //! pointers. In memory, the left child follows its parent and the right child is an index.
 
 use super::bytes::{Corrupt, Reader, put_f32, put_u16, put_u32};

@@ -95,9 +95,9 @@ pub struct Manifest {
     pub sweep: String,
     /// Content hash of the resolved sweep, in hexadecimal: what a resumed run must match.
     pub sweep_xxh3: String,
-    /// Path of the sweep file, which relative paths in it refer to.
+    /// Path of the sweep file from the run folder; relative paths in the sweep refer to its folder.
     pub sweep_path: String,
-    /// Trace that replaced the sweep's arrivals and lengths, as the user named it.
+    /// Trace that replaced the sweep's arrivals and lengths, as a path from the run folder.
     pub trace: Option<String>,
     /// Whether parts are missing.
     pub status: RunStatus,

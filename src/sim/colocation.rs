@@ -9,6 +9,7 @@ use crate::space::EngineLimits;
 use crate::units::Ticks;
 use crate::workload::RequestStream;
 
+use super::engine::EngineState;
 use super::gaps::GapHistogram;
 use super::observer::Observer;
 use super::outcome::{Finished, Outcome, RequestBounds};
@@ -82,6 +83,13 @@ pub fn simulate(
     let mut simulation = Simulation::new(arena, deployment, stream, advance);
     simulation.run(observer);
     let submitted = simulation.delivered;
+    debug_assert!(
+        arena.replicas[..deployment.replicas as usize]
+            .iter()
+            .flat_map(|replica| &replica.engines)
+            .all(EngineState::is_empty),
+        "an engine ends with sequences or blocks"
+    );
     let Arena { requests, replicas, gaps, sample, .. } = arena;
     let finished = Finished {
         requests,

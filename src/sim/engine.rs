@@ -72,6 +72,11 @@ impl EngineState {
         self.waiting.len() == 1
     }
 
+    /// Nothing waits or runs, and every block is free.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.running == 0 && self.used_blocks() == 0
+    }
+
     pub(crate) fn used_blocks(&self) -> u64 {
         self.total_blocks - self.free_blocks
     }

@@ -44,16 +44,24 @@ fn one_engine_waits_like_m_d_1() {
 }
 
 #[test]
-fn round_robin_over_c_engines_waits_like_an_erlang_c_arrival_queue() {
-    // With turns, each of c engines sees Erlang-c gaps, less variable than Poisson ones: waiting lies below M/D/1, and
-    // near Kingman's bound scaled by the variance of the gaps, W ~ rho S / (2 (1 - rho)) * (1 / c).
+fn round_robin_over_c_engines_follows_lindleys_recursion() {
     let (engines, load) = (4, 0.8);
     let mut setup = server();
     setup.replicas = engines;
-    let outcome = setup.run(&poisson(200_000, engines, load));
-    let single_ms = load / (2.0 * (1.0 - load));
-    assert!(outcome.queueing.mean_ms < single_ms / 2.0);
-    assert!(outcome.queueing.mean_ms > single_ms / f64::from(engines) * 0.5);
+    let stream = poisson(50_000, engines, load);
+    // W(n + 1) = max(0, W(n) + S - A(n)) for every fourth request.
+    let mut total_ms = 0.0;
+    for engine in 0..engines as usize {
+        let mut free_at = Ticks::ZERO;
+        for request in stream.requests.iter().skip(engine).step_by(engines as usize) {
+            let start = free_at.max(request.arrival);
+            total_ms += (start - request.arrival).as_ms();
+            free_at = start + MS;
+        }
+    }
+    let expected_ms = total_ms / stream.requests.len() as f64;
+    let measured_ms = setup.run(&stream).queueing.mean_ms;
+    assert!((measured_ms / expected_ms - 1.0).abs() < 1e-9, "{measured_ms} ms, recursion {expected_ms} ms");
 }
 
 #[test]

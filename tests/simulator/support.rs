@@ -149,11 +149,22 @@ pub(crate) fn faster_cost() -> StepCost {
 }
 
 fn cost_at_speed(speed: f64, parallelism: Parallelism, host: HostOverhead, graph: bool) -> StepCost {
-    let model = model();
+    let mut model = model();
+    if parallelism.dp_attention > 1 {
+        let ffn = Ffn::MixtureOfExperts {
+            experts: 12,
+            top_k: 2,
+            expert_intermediate_size: 256,
+            shared_intermediate_size: 256,
+            expert_bias: false,
+        };
+        model.layers.fill(Layer { window: None, ffn });
+    }
     let sharding = Sharding { model: &model, parallelism, precision: Precision::BF16, graph, gpus_per_node: 8 };
     let limits = StepLimits { max_num_seqs: 256, max_num_batched_tokens: 2048, max_model_len: 8192 };
     let time_ns = |operator: &Operator| match *operator {
         Operator::Gemm { tokens, .. } => 4_000.0 + 37.3 * f64::from(tokens),
+        Operator::GroupedGemm { tokens, .. } => 9_000.0 + 21.1 * f64::from(tokens),
         Operator::PrefillAttention { chunk_tokens, context_tokens, .. } => {
             2_000.0 + 0.9 * f64::from(chunk_tokens) * (f64::from(context_tokens) + f64::from(chunk_tokens) / 2.0)
         }

@@ -1,6 +1,6 @@
 //! Reads a Hugging Face `config.json`.
 //!
-//! To support another architecture, add an entry to [`ARCHITECTURES`] and, if no family fits, one file with its reader.
+//! To support another architecture, add an entry to `ARCHITECTURES` and, if no family fits, one file with its reader.
 
 mod dense;
 mod fields;

@@ -4,14 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Context, required};
-use crate::catalog::{Ffn, Gpu, Model, NumberFormat, Precision};
+use crate::catalog::{DEFAULT_ENGINE, Ffn, Gpu, Model, NumberFormat, Precision};
 use crate::spec::axis::Axis;
 use crate::spec::located::Located;
 use crate::spec::problems::Problems;
 use crate::spec::raw::{EngineKeys, RawKvCache, RawPrecision, RawRole};
 
-/// Engine profile of a sweep that names none.
-const DEFAULT_ENGINE: &str = "vllm-0.15";
 /// Scheduler of a sweep that names none.
 const DEFAULT_SCHEDULER: &str = "vllm-v1";
 /// Router of a sweep that names none.
