@@ -11,6 +11,9 @@ mod run;
 mod shared;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use evaluate::Evaluator;
 pub use plan::{Engines, Exclusion, Plan, engines_of, memory_plan};
 pub use reporter::{Progress, Reporter, Silent};
