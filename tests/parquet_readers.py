@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Opens a run folder's Parquet files with DuckDB and pyarrow and checks that both see what the manifest says.
+"""Opens a run folder's Parquet files with DuckDB, pyarrow and polars and checks that all see what the manifest says.
 
 Usage: python3 tests/parquet_readers.py RUN_FOLDER
-Needs: pip install duckdb pyarrow
+Needs: pip install duckdb polars pyarrow
 Exits with 1 and one line per failed check if anything is wrong.
 """
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import duckdb
+import polars
 import pyarrow.parquet
 
 # Metrics that every row with an outcome has, whatever the workload.
@@ -54,13 +55,15 @@ def check_rows(checks, connection, files, manifest, finished):
 
 
 def check_parts(checks, run, manifest):
-    """Row counts, first index, order and creator of each part, as pyarrow sees them."""
+    """Row counts, first index, order and creator of each part, as pyarrow and polars see them."""
     previous = -1
     for part in manifest["parts"]:
         name = part["content"]["file"]
         table = pyarrow.parquet.read_table(run / name)
         indices = table["index"].to_pylist()
         checks.equal(f"rows of {name} (pyarrow)", table.num_rows, part["content"]["rows"])
+        frame = polars.read_parquet(run / name)
+        checks.equal(f"rows and columns of {name} (polars)", frame.shape, (table.num_rows, table.num_columns))
         checks.equal(f"first index of {name}", indices[0], part["first_index"])
         checks.equal(f"{name} is in index order", indices == sorted(indices) and indices[0] > previous, True)
         created_by = pyarrow.parquet.read_metadata(run / name).created_by
