@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use crate::catalog::Gpu;
 use crate::diag::{Diagnostic, nearest};
 use crate::fidelity::card::{CARD_FILE, Card, DroppedRows};
+use crate::fidelity::family::Family;
 use crate::fidelity::import::{IMPORTERS, Importer, Measurements};
-use crate::fidelity::shape::Family;
 use crate::fidelity::train;
 use crate::units::format_count;
 

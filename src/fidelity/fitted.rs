@@ -7,11 +7,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::bytes::{Corrupt, Reader, put_u16, put_u32};
 use super::card::{CARD_FILE, Card};
+use super::family::Family;
 use super::forest::Forest;
 use super::operator::Operator;
 use super::roofline::roofline_ns;
-use super::shape::{Family, Shape, format_code, shape};
-use super::table::ResidualTable;
+use super::shape::{Shape, format_code, shape};
+use super::table::{Coverage, ResidualTable};
 use crate::catalog::{Gpu, NumberFormat};
 use crate::diag::Diagnostic;
 
@@ -30,16 +31,19 @@ pub struct Group {
 }
 
 impl Group {
-    /// ln(time / roofline) at a shape, and whether the shape lies within the measurements.
+    /// ln(time / roofline) at a shape, and how the shape lies to the measurements.
     #[must_use]
-    pub fn residual(&self, shape: &Shape) -> (f64, bool) {
+    pub fn residual(&self, shape: &Shape) -> (f64, Coverage) {
         let (trend, in_box) = self.forest.predict(&shape.features);
+        let nearest = if in_box { Coverage::Between } else { Coverage::Beyond };
         match self.tables.binary_search_by(|table| table.class.cmp(&shape.class)) {
             Ok(position) => {
-                let (correction, in_table) = self.tables[position].interpolate(&shape.coordinates);
-                (trend + correction, in_box && in_table)
+                let (correction, coverage) = self.tables[position].interpolate(&shape.coordinates);
+                // A measured shape is in its table, whatever the box of the features says.
+                let coverage = if coverage == Coverage::Measured { coverage } else { coverage.max(nearest) };
+                (trend + correction, coverage)
             }
-            Err(_) => (trend, in_box),
+            Err(_) => (trend, nearest),
         }
     }
 }
@@ -54,22 +58,28 @@ pub struct FittedFamily {
 }
 
 impl FittedFamily {
-    /// ln(time / roofline) at a shape, and whether the shape lies within the measurements; `None` if nothing like it
-    /// was measured. A pair of formats that was not measured borrows the efficiency of the closest one that was.
+    /// ln(time / roofline) at a shape, and how the shape lies to the measurements; `None` if nothing like it was
+    /// measured. A pair of formats that was not measured borrows the efficiency of the closest one that was.
     #[must_use]
-    pub fn residual(&self, shape: &Shape) -> Option<(f64, bool)> {
-        if self.family == Family::Collective {
-            let group = self.groups.first()?;
+    pub fn residual(&self, shape: &Shape) -> Option<(f64, Coverage)> {
+        let group = match self.group(shape.group) {
+            Some(group) => group,
+            None => return Some((self.closest_group(shape.group)?.residual(shape).0, Coverage::Beyond)),
+        };
+        // Without a forest there is nothing to say about a class that has no table.
+        if shape.feature_count == 0 {
             group.tables.binary_search_by(|table| table.class.cmp(&shape.class)).ok()?;
-            return Some(group.residual(shape));
         }
-        if let Some(group) = self.group(shape.group) {
-            return Some(group.residual(shape));
-        }
+        Some(group.residual(shape))
+    }
+
+    /// The group of the format whose kernels are most alike: fp8 for the formats that compute in eight bits or less,
+    /// bf16 for the others.
+    fn closest_group(&self, key: [u8; 2]) -> Option<&Group> {
         let eight_bits = [NumberFormat::Int8, NumberFormat::Nvfp4, NumberFormat::Mxfp4].map(format_code);
-        let closest = if eight_bits.contains(&shape.group[1]) { NumberFormat::Fp8 } else { NumberFormat::Bf16 };
-        let group = self.group([format_code(closest); 2])?;
-        Some((group.residual(shape).0, false))
+        let closest = if eight_bits.contains(&key[1]) { NumberFormat::Fp8 } else { NumberFormat::Bf16 };
+        let code = format_code(closest);
+        self.group([code; 2]).or_else(|| self.group([code, 0]))
     }
 
     fn group(&self, key: [u8; 2]) -> Option<&Group> {
@@ -177,13 +187,13 @@ impl FittedProfile {
         &self.families
     }
 
-    /// Time in nanoseconds of an operator on the measured GPU, and whether it lies within the measurements; `None` if
+    /// Time in nanoseconds of an operator on the measured GPU, and how its shape lies to the measurements; `None` if
     /// nothing like it was measured.
     #[must_use]
-    pub fn predict(&self, operator: &Operator) -> Option<(f64, bool)> {
+    pub fn predict(&self, operator: &Operator) -> Option<(f64, Coverage)> {
         let shape = shape(operator, &self.gpu)?;
         let position = self.families.binary_search_by_key(&shape.family, |family| family.family).ok()?;
-        let (residual, inside) = self.families[position].residual(&shape)?;
-        Some((roofline_ns(operator, &self.gpu) * libm::exp(residual), inside))
+        let (residual, coverage) = self.families[position].residual(&shape)?;
+        Some((roofline_ns(operator, &self.gpu) * libm::exp(residual), coverage))
     }
 }

@@ -7,7 +7,8 @@
 use crate::catalog::{Attention, Ffn, Layer, Model, NumberFormat, Precision};
 use crate::space::Parallelism;
 
-use super::operator::{AttentionHeads, CollectiveKind, Operator};
+use super::expert_load::ExpertLoad;
+use super::operator::{AttentionHeads, CollectiveKind, Experts, Operator};
 
 /// Bytes of one activation element: vLLM keeps the residual stream and collectives in 16 bits.
 const ACTIVATION_BYTES: f64 = 2.0;
@@ -96,16 +97,17 @@ impl Sharding<'_> {
             return Vec::new();
         };
         let Parallelism { tp_ffn, ep_ffn, .. } = self.parallelism;
-        let mut operators = vec![Operator::GroupedGemm {
-            tokens,
+        let experts = Experts {
             hidden_size: self.model.hidden_size,
             intermediate_size: expert_intermediate_size.div_ceil(tp_ffn),
             top_k,
-            experts,
-            local_experts: experts.div_ceil(ep_ffn),
+            count: experts,
+            local: experts.div_ceil(ep_ffn),
             weights: self.precision.weights,
             activations: self.precision.activations,
-        }];
+        };
+        let load = ExpertLoad::uniform(tokens, &experts);
+        let mut operators = vec![Operator::GroupedGemm { tokens, experts, load }];
         operators.extend(self.expert_collectives(tokens));
         operators
     }
@@ -220,11 +222,10 @@ impl Sharding<'_> {
                     Some(rank) => vec![gemm(rank + compressed_kv, hidden), gemm(query, rank)],
                     None => vec![gemm(query, hidden), gemm(compressed_kv, hidden)],
                 };
-                // Absorption of W_UK into the queries and of W_UV into the outputs: one product per head, as one GEMM
-                // with the same FLOPs and weights.
-                // The engine keeps dequantised copies of both.
-                for width in [qk_nope_head_dim, v_head_dim] {
-                    operators.push(self.gemm(tokens, heads * width, kv_lora_rank, NumberFormat::Bf16));
+                // Absorption of W_UK into the queries and of W_UV into the outputs, one product per head; the engine
+                // keeps dequantised copies of both.
+                for [n, k] in [[kv_lora_rank, qk_nope_head_dim], [v_head_dim, kv_lora_rank]] {
+                    operators.push(Operator::BatchedGemm { products: heads, tokens, n, k });
                 }
                 operators.push(gemm(hidden, heads * v_head_dim));
                 operators
@@ -376,7 +377,7 @@ mod tests {
     fn expert_work_is_divided_by_expert_parallelism() {
         let model = experts();
         let local = |parallelism| match sharding(&model, parallelism).shared_operators(model.layers[0], 8)[0] {
-            Operator::GroupedGemm { local_experts, intermediate_size, .. } => (local_experts, intermediate_size),
+            Operator::GroupedGemm { experts, .. } => (experts.local, experts.intermediate_size),
             other => panic!("{other:?} is not the experts' product"),
         };
         assert_eq!(local(split(4, 1, 1, 4)), (16, 1024));

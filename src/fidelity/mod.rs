@@ -2,11 +2,14 @@
 
 pub mod bytes;
 pub mod card;
+pub mod expert_load;
+pub mod family;
 pub mod fit;
 pub mod fitted;
 pub mod forest;
 pub mod grid;
 pub mod import;
+pub mod latent;
 pub mod layer_operators;
 pub mod operator;
 pub mod predictor;
@@ -18,6 +21,7 @@ pub mod step_cost;
 pub mod table;
 pub mod train;
 
+pub use expert_load::ExpertLoad;
 pub use layer_operators::Sharding;
 pub use operator::{AttentionHeads, CollectiveKind, Operator};
 pub use predictor::{CostModel, Predictor};
@@ -26,9 +30,11 @@ pub use step_cost::{BatchShape, StepCost, StepLimits, StepLine};
 /// Where an estimate comes from, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EstimateSource {
-    /// A fitted predictor inside the box of its measurements.
+    /// A measurement of that very shape.
     Measured,
-    /// A fitted predictor outside that box: bounded by the roofline's growth.
+    /// A fitted predictor between measurements.
+    Interpolated,
+    /// A fitted predictor beyond its measurements: bounded by the roofline's growth.
     Extrapolated,
     /// Transferred from a measured GPU by the ratio of rooflines.
     Transferred,

@@ -1,5 +1,6 @@
 //! The operators a model step is made of, each with the shape its time depends on.
 
+use super::expert_load::ExpertLoad;
 use crate::catalog::NumberFormat;
 pub use crate::network::CollectiveKind;
 
@@ -36,27 +37,50 @@ pub enum Operator {
         batch: u32,
         /// Tokens attended to per sequence, the new one included; the mean where lengths differ.
         context_tokens: f64,
+        /// Tokens that the longest sequence attends to; equal to the mean where all are equally long.
+        longest_tokens: f64,
         /// Heads on this GPU.
         heads: AttentionHeads,
+    },
+    /// A whole multi-head latent attention block of DeepSeek-V3 in prefill, from the hidden states to the output
+    /// projection: how such blocks are measured. Step costs use only its growth with the length.
+    LatentPrefill {
+        /// Prompts without cached context.
+        batch: f64,
+        /// Tokens per prompt.
+        tokens: f64,
+        /// The block.
+        block: LatentBlock,
+    },
+    /// The same block in decode.
+    LatentDecode {
+        /// Sequences.
+        batch: f64,
+        /// Tokens attended to per sequence, the new one included.
+        context_tokens: f64,
+        /// The block.
+        block: LatentBlock,
+    },
+    /// Independent products of equal shape, one per attention head: (tokens x k) by (k x n), in bf16. Latent attention
+    /// absorbs its up-projections into queries and outputs this way.
+    BatchedGemm {
+        /// Products.
+        products: u32,
+        /// Rows of each.
+        tokens: u32,
+        /// Columns of each.
+        n: u32,
+        /// Inner dimension.
+        k: u32,
     },
     /// The routed experts of one MoE layer on one GPU: router output to combined output.
     GroupedGemm {
         /// Tokens routed in the whole expert-parallel group.
         tokens: u32,
-        /// Width of the residual stream.
-        hidden_size: u32,
-        /// Inner width of one expert on this GPU.
-        intermediate_size: u32,
-        /// Experts per token.
-        top_k: u32,
-        /// Experts of the layer.
-        experts: u32,
-        /// Experts held by this GPU.
-        local_experts: u32,
-        /// Format of the weights.
-        weights: NumberFormat,
-        /// Format of the activations.
-        activations: NumberFormat,
+        /// The experts.
+        experts: Experts,
+        /// How the tokens spread over them.
+        load: ExpertLoad,
     },
     /// Bandwidth-bound kernels: norms, activations, rotary embedding, cache writes, embedding look-up, sampling.
     Streaming {
@@ -95,5 +119,35 @@ pub struct AttentionHeads {
     /// Sliding window, in tokens.
     pub window: Option<u32>,
     /// Format of the cache.
+    pub kv_cache: NumberFormat,
+}
+
+/// The routed experts of one layer as one GPU holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// Width of the residual stream.
+    pub hidden_size: u32,
+    /// Inner width of one expert on this GPU.
+    pub intermediate_size: u32,
+    /// Experts per token.
+    pub top_k: u32,
+    /// Experts of the layer.
+    pub count: u32,
+    /// Experts held by this GPU.
+    pub local: u32,
+    /// Format of the weights.
+    pub weights: NumberFormat,
+    /// Format of the activations.
+    pub activations: NumberFormat,
+}
+
+/// A latent attention block on one GPU, with the widths of DeepSeek-V3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatentBlock {
+    /// Query heads on this GPU.
+    pub heads: u32,
+    /// Format of the projections' weights.
+    pub weights: NumberFormat,
+    /// Format of the cached latents.
     pub kv_cache: NumberFormat,
 }

@@ -9,14 +9,20 @@ use std::path::{Path, PathBuf};
 
 use super::card::{CARD_FILE, Card};
 use super::fitted::FittedProfile;
+use super::latent::{self, Growth};
 use super::operator::{CollectiveKind, Operator};
 use super::roofline::roofline_ns;
+use super::table::Coverage;
 use super::{Estimate, EstimateSource};
 use crate::catalog::{Gpu, ScaleUp};
 use crate::diag::Diagnostic;
 
 /// Folder of fitted profiles, below the root: `GPU/ENGINE/card.toml`.
 pub const FITTED_FOLDER: &str = "profiles/fitted";
+/// Share of the way from the time at the mean context to that at the longest one which a decode batch of unequal lengths
+/// takes. Median over batch sizes 2 to 256 of the measurements with one length in 2 to 16 four times the others, on RTX
+/// PRO 6000 (casys-kaist/LLMServingSim, MIT): split kernels spread long sequences over idle multiprocessors.
+const UNEQUAL_LENGTHS: f64 = 0.05;
 /// Data-sheet numbers that differ by less than this share are of the same processor (rounding, boost clocks).
 const SAME_PROCESSOR_TOLERANCE: f64 = 0.02;
 
@@ -81,6 +87,35 @@ impl CostModel {
     /// Duration of one operator and where it comes from.
     #[must_use]
     pub fn predict(&self, operator: &Operator) -> Estimate {
+        if let Some(growth) = latent::growth(operator) {
+            return self.predict_growth(operator, &growth);
+        }
+        let estimate = self.predict_kernel(operator);
+        match *operator {
+            Operator::DecodeAttention { batch, context_tokens, longest_tokens, heads }
+                if longest_tokens > context_tokens =>
+            {
+                let longest =
+                    Operator::DecodeAttention { batch, context_tokens: longest_tokens, longest_tokens, heads };
+                let further_ns = self.predict_kernel(&longest).time_ns - estimate.time_ns;
+                Estimate { time_ns: estimate.time_ns + UNEQUAL_LENGTHS * further_ns.max(0.0), ..estimate }
+            }
+            _ => estimate,
+        }
+    }
+
+    /// Attention of a latent block: its growth with the length, never less than the roofline.
+    fn predict_growth(&self, operator: &Operator, growth: &Growth) -> Estimate {
+        let bound_ns = roofline_ns(operator, &self.gpu);
+        let (block, shortest) = (self.predict_kernel(&growth.block), self.predict_kernel(&growth.shortest));
+        if block.source == EstimateSource::Roofline {
+            return Estimate { time_ns: bound_ns, source: EstimateSource::Roofline };
+        }
+        let grown_ns = (block.time_ns - shortest.time_ns).max(0.0) * growth.share;
+        Estimate { time_ns: roofline_ns(&growth.floor, &self.gpu) + grown_ns, source: block.source }
+    }
+
+    fn predict_kernel(&self, operator: &Operator) -> Estimate {
         let roofline = || Estimate { time_ns: roofline_ns(operator, &self.gpu), source: EstimateSource::Roofline };
         let Some(profile) = &self.profile else { return roofline() };
         let same = match *operator {
@@ -94,9 +129,13 @@ impl CostModel {
             }
             _ => self.same_processor,
         };
-        let Some((time_ns, inside)) = profile.predict(operator) else { return roofline() };
+        let Some((time_ns, coverage)) = profile.predict(operator) else { return roofline() };
         if same {
-            let source = if inside { EstimateSource::Measured } else { EstimateSource::Extrapolated };
+            let source = match coverage {
+                Coverage::Measured => EstimateSource::Measured,
+                Coverage::Between => EstimateSource::Interpolated,
+                Coverage::Beyond => EstimateSource::Extrapolated,
+            };
             return Estimate { time_ns, source };
         }
         let ratio = roofline_ns(operator, &self.gpu) / roofline_ns(operator, &profile.gpu);

@@ -5,7 +5,8 @@
 //! (Williams, Waterman and Patterson, "Roofline", CACM 2009, with a floor). It never falls when a shape grows. Fitted
 //! predictors learn the residual ln(measured / roofline), so outside their measurements an estimate follows this file.
 
-use super::operator::{AttentionHeads, Operator};
+use super::latent;
+use super::operator::{AttentionHeads, Experts, Operator};
 use crate::catalog::{Gpu, NumberFormat};
 use crate::network::{self, Network};
 
@@ -31,11 +32,13 @@ const KERNEL_FLOOR_NS: f64 = 2_500.0;
 const ATTENTION_FLOOR_NS: f64 = 6_000.0;
 /// Floor of a routed-expert block: sort, two grouped products, activation, combination; in nanoseconds.
 const GROUPED_GEMM_FLOOR_NS: f64 = 16_000.0;
+/// Floor of a latent attention block in a captured graph: 70 us for one token and one head in the H100 tables.
+const LATENT_FLOOR_NS: f64 = 60_000.0;
 /// Prologue and epilogue of one attention thread block, in nanoseconds; from the slope of the H100 decode table over
 /// batch at the shortest context.
 const ATTENTION_BLOCK_NS: f64 = 3_200.0;
 /// Rows of one query tile in decode attention: the smallest of the tensor cores' warp-group product (Hopper `wgmma`).
-const DECODE_TILE_ROWS: u32 = 64;
+pub(super) const DECODE_TILE_ROWS: u32 = 64;
 /// Rows of one query tile in prefill attention.
 const PREFILL_TILE_ROWS: f64 = 128.0;
 
@@ -75,14 +78,6 @@ pub fn causal_pairs(chunk: f64, context: f64, window: Option<u32>) -> f64 {
     full(growing) + (chunk - growing) * window
 }
 
-/// Mean number of routed experts that at least one of `tokens` tokens reaches, of `local` held here out of `experts`,
-/// when routing is uniform.
-#[must_use]
-pub fn active_experts(tokens: f64, top_k: f64, experts: f64, local: f64) -> f64 {
-    let miss = (1.0 - top_k / experts).max(0.0);
-    local * (1.0 - libm::pow(miss, tokens))
-}
-
 /// Arithmetic, bytes and thread blocks of one operator on `gpu`; zero arithmetic for collectives, which the network
 /// model times.
 #[must_use]
@@ -96,31 +91,27 @@ pub fn work(operator: &Operator, gpu: &Gpu) -> Work {
         Operator::PrefillAttention { batch, chunk_tokens, context_tokens, heads } => {
             prefill_work(f64::from(batch), f64::from(chunk_tokens), f64::from(context_tokens), &heads, gpu)
         }
-        Operator::DecodeAttention { batch, context_tokens, heads } => {
+        Operator::DecodeAttention { batch, context_tokens, heads, .. } => {
             decode_work(f64::from(batch), context_tokens, &heads, gpu)
         }
-        Operator::GroupedGemm {
-            tokens,
-            hidden_size,
-            intermediate_size,
-            top_k,
-            experts,
-            local_experts,
-            weights,
-            activations,
-        } => {
-            let (tokens, top_k) = (f64::from(tokens), f64::from(top_k));
-            let (experts, local) = (f64::from(experts), f64::from(local_experts));
+        Operator::LatentPrefill { batch, tokens, block } => latent::prefill_work(batch, tokens, &block),
+        Operator::LatentDecode { batch, context_tokens, block } => latent::decode_work(batch, context_tokens, &block),
+        Operator::BatchedGemm { products, tokens, n, k } => {
+            let [products, m, n, k] = [products, tokens, n, k].map(f64::from);
+            let bytes = 2.0 * products * (n * k + m * k + m * n);
+            Work { flops: 2.0 * products * m * n * k, bytes, ..Work::default() }
+        }
+        Operator::GroupedGemm { tokens, experts, load } => {
+            let Experts { hidden_size, intermediate_size, top_k, weights, activations, .. } = experts;
             let parameters = 3.0 * f64::from(hidden_size) * f64::from(intermediate_size);
-            let rows = tokens * top_k * local / experts;
-            let weight_bytes = active_experts(tokens, top_k, experts, local) * parameters * weights.bytes_per_element();
+            let weight_bytes = load.hit * parameters * weights.bytes_per_element();
             // The activation and the weighted sum run over every routed row, those of other GPUs' experts included
             // (vLLM `fused_moe`): two passes over the hidden width, three over the inner one, in 16 bits.
             let row_elements = 2.0 * f64::from(hidden_size) + 3.0 * f64::from(intermediate_size);
             Work {
-                flops: 2.0 * rows * parameters,
-                bytes: weight_bytes + rows * f64::from(hidden_size) * activations.bytes_per_element(),
-                elementwise_bytes: tokens * top_k * row_elements * 2.0,
+                flops: 2.0 * load.rows * parameters,
+                bytes: weight_bytes + load.rows * f64::from(hidden_size) * activations.bytes_per_element(),
+                elementwise_bytes: f64::from(tokens) * f64::from(top_k) * row_elements * 2.0,
                 ..Work::default()
             }
         }
@@ -189,11 +180,15 @@ pub fn roofline_ns(operator: &Operator, gpu: &Gpu) -> f64 {
         }
         Operator::PrefillAttention { .. } => bound(ATTENTION_FLOOR_NS, bf16 * PREFILL_EFFICIENCY, BANDWIDTH_EFFICIENCY),
         Operator::DecodeAttention { .. } => bound(ATTENTION_FLOOR_NS, bf16 * DECODE_EFFICIENCY, BANDWIDTH_EFFICIENCY),
-        Operator::GroupedGemm { activations, .. } => bound(
+        Operator::GroupedGemm { experts, .. } => bound(
             GROUPED_GEMM_FLOOR_NS,
-            peak_flops(activations, gpu) * GROUPED_GEMM_EFFICIENCY,
+            peak_flops(experts.activations, gpu) * GROUPED_GEMM_EFFICIENCY,
             GEMM_BANDWIDTH_EFFICIENCY,
         ),
+        Operator::LatentPrefill { .. } | Operator::LatentDecode { .. } => {
+            bound(LATENT_FLOOR_NS, bf16 * DECODE_EFFICIENCY, BANDWIDTH_EFFICIENCY)
+        }
+        Operator::BatchedGemm { .. } => bound(KERNEL_FLOOR_NS, bf16 * GEMM_EFFICIENCY, GEMM_BANDWIDTH_EFFICIENCY),
         Operator::Streaming { kernels, .. } => bound(KERNEL_FLOOR_NS * f64::from(kernels), bf16, STREAMING_EFFICIENCY),
         Operator::Collective { kind, bytes, gpus, .. } => {
             network::alpha_beta::AlphaBeta.collective_ns(kind, bytes, gpus, gpu)
@@ -203,6 +198,8 @@ pub fn roofline_ns(operator: &Operator, gpu: &Gpu) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::expert_load::ExpertLoad;
+    use super::super::operator::LatentBlock;
     use super::*;
     use crate::network::test_gpus;
 
@@ -220,6 +217,27 @@ mod tests {
             window,
             kv_cache: NumberFormat::Bf16,
         }
+    }
+
+    fn decode(batch: u32, context_tokens: f64) -> Operator {
+        Operator::DecodeAttention { batch, context_tokens, longest_tokens: context_tokens, heads: heads(None) }
+    }
+
+    fn experts() -> Experts {
+        let fp8 = NumberFormat::Fp8;
+        Experts {
+            hidden_size: 2048,
+            intermediate_size: 768,
+            top_k: 8,
+            count: 128,
+            local: 32,
+            weights: fp8,
+            activations: fp8,
+        }
+    }
+
+    fn block() -> LatentBlock {
+        LatentBlock { heads: 16, weights: NumberFormat::Bf16, kv_cache: NumberFormat::Bf16 }
     }
 
     #[test]
@@ -291,19 +309,16 @@ mod tests {
                     context_tokens: x,
                     heads: heads(Some(128)),
                 }),
-                Box::new(|x| Operator::DecodeAttention { batch: x, context_tokens: 100.5, heads: heads(None) }),
-                Box::new(|x| Operator::DecodeAttention { batch: 8, context_tokens: f64::from(x), heads: heads(None) }),
+                Box::new(|x| decode(x, 100.5)),
+                Box::new(|x| decode(8, f64::from(x))),
                 Box::new(|x| Operator::Streaming { bytes: f64::from(x), kernels: 2 }),
-                Box::new(|x| Operator::GroupedGemm {
-                    tokens: x,
-                    hidden_size: 2048,
-                    intermediate_size: 768,
-                    top_k: 8,
-                    experts: 128,
-                    local_experts: 32,
-                    weights: NumberFormat::Fp8,
-                    activations: NumberFormat::Fp8,
+                Box::new(|x| {
+                    let experts = experts();
+                    Operator::GroupedGemm { tokens: x, experts, load: ExpertLoad::uniform(x, &experts) }
                 }),
+                Box::new(|x| Operator::BatchedGemm { products: 16, tokens: x, n: 512, k: 128 }),
+                Box::new(|x| Operator::LatentDecode { batch: 8.0, context_tokens: f64::from(x), block: block() }),
+                Box::new(|x| Operator::LatentPrefill { batch: 2.0, tokens: f64::from(x), block: block() }),
             ];
             for family in &families {
                 let times: Vec<f64> = steps.clone().map(|x| roofline_ns(&family(x), &gpu)).collect();

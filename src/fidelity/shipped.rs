@@ -36,7 +36,7 @@ fn heads() -> AttentionHeads {
 }
 
 fn decode(batch: u32, context_tokens: f64) -> Operator {
-    Operator::DecodeAttention { batch, context_tokens, heads: heads() }
+    Operator::DecodeAttention { batch, context_tokens, longest_tokens: context_tokens, heads: heads() }
 }
 
 fn prefill(chunk_tokens: u32, context_tokens: u32) -> Operator {
@@ -74,7 +74,7 @@ fn common_shapes_are_inside_the_measurements() {
         prefill(2048, 0),
         all_reduce,
     ] {
-        assert_eq!(model.predict(&operator).source, EstimateSource::Measured, "{operator:?}");
+        assert!(model.predict(&operator).source <= EstimateSource::Interpolated, "{operator:?}");
     }
 }
 

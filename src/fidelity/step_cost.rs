@@ -198,7 +198,12 @@ impl Compiler<'_> {
             }),
             decode: DecodeGrid::compile(limits.max_num_seqs, limits.max_model_len, |batch, context| {
                 let context_tokens = f64::from(context);
-                self.ticks(&[Operator::DecodeAttention { batch, context_tokens, heads: decode_heads }])
+                self.ticks(&[Operator::DecodeAttention {
+                    batch,
+                    context_tokens,
+                    longest_tokens: context_tokens,
+                    heads: decode_heads,
+                }])
             }),
             prefill: PrefillGrid::compile(
                 limits.max_num_batched_tokens.min(limits.max_model_len),

@@ -30,6 +30,17 @@ struct Position {
     inside: bool,
 }
 
+/// How a shape lies to the measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Coverage {
+    /// It was measured itself.
+    Measured,
+    /// It lies between measurements.
+    Between,
+    /// It lies beyond them.
+    Beyond,
+}
+
 impl ResidualTable {
     /// Builds the table of one class from (coordinates, residual) pairs; later duplicates win.
     #[must_use]
@@ -67,13 +78,15 @@ impl ResidualTable {
         self.axes.iter().map(|axis| (axis[0], axis[axis.len() - 1]))
     }
 
-    /// Multilinear interpolation over the measured corners of the enclosing cell, and whether every corner was
-    /// measured. Outside the grid the nearest edge answers; zero where nothing near was measured.
+    /// Multilinear interpolation over the measured corners of the enclosing cell, and where the coordinates lie: between
+    /// measurements only if every corner was measured. Outside the grid the nearest edge answers; zero where nothing near
+    /// was measured.
     #[must_use]
-    pub fn interpolate(&self, coordinates: &[f64; MAX_AXES]) -> (f64, bool) {
+    pub fn interpolate(&self, coordinates: &[f64; MAX_AXES]) -> (f64, Coverage) {
         let positions: [Position; MAX_AXES] =
             std::array::from_fn(|axis| locate(&self.axes[axis], coordinates[axis] as f32));
         let mut inside = positions.iter().all(|position| position.inside);
+        let exact = positions.iter().all(|position| position.fraction == 0.0);
         let (mut sum, mut total) = (0.0, 0.0);
         for corner in 0..1usize << MAX_AXES {
             let mut weight = 1.0;
@@ -94,7 +107,12 @@ impl ResidualTable {
                 }
             }
         }
-        (if total > 0.0 { sum / total * f64::from(self.step) } else { 0.0 }, inside)
+        let coverage = match (inside, exact) {
+            (true, true) => Coverage::Measured,
+            (true, false) => Coverage::Between,
+            (false, _) => Coverage::Beyond,
+        };
+        (if total > 0.0 { sum / total * f64::from(self.step) } else { 0.0 }, coverage)
     }
 
     /// Appends the file form.
@@ -164,17 +182,17 @@ mod tests {
     #[test]
     fn exact_at_points_linear_between_clamped_outside() {
         let table = table();
-        let near = |(value, inside): (f64, bool), expected: (f64, bool)| {
-            assert!((value - expected.0).abs() < 1e-6 && inside == expected.1, "{value} {inside} {expected:?}");
+        let near = |(value, coverage): (f64, Coverage), expected: (f64, Coverage)| {
+            assert!((value - expected.0).abs() < 1e-6 && coverage == expected.1, "{value} {coverage:?} {expected:?}");
         };
-        near(table.interpolate(&[1.0, 0.0, 0.0]), (0.127, true));
-        near(table.interpolate(&[0.5, 0.0, 0.0]), (0.0635, true));
-        near(table.interpolate(&[0.0, 1.0, 0.0]), (-0.0635, true));
-        near(table.interpolate(&[5.0, 0.0, 0.0]), (0.127, false));
+        near(table.interpolate(&[1.0, 0.0, 0.0]), (0.127, Coverage::Measured));
+        near(table.interpolate(&[0.5, 0.0, 0.0]), (0.0635, Coverage::Between));
+        near(table.interpolate(&[0.0, 1.0, 0.0]), (-0.0635, Coverage::Between));
+        near(table.interpolate(&[5.0, 0.0, 0.0]), (0.127, Coverage::Beyond));
         // The corner (1, 2) was not measured: the nearest measured corners answer, flagged.
-        let (value, inside) = table.interpolate(&[0.5, 1.0, 0.0]);
-        assert!(!inside && value.abs() < 0.127);
-        near(table.interpolate(&[1.0, 2.0, 0.0]), (0.0, false));
+        let (value, coverage) = table.interpolate(&[0.5, 1.0, 0.0]);
+        assert!(coverage == Coverage::Beyond && value.abs() < 0.127);
+        near(table.interpolate(&[1.0, 2.0, 0.0]), (0.0, Coverage::Beyond));
     }
 
     #[test]

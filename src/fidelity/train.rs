@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::card::{Card, DroppedRows, ErrorEntry, FamilyEntry, GpuFacts};
+use super::family::{Family, Split};
 use super::fit::{ForestSettings, fit_forest};
 use super::fitted::{FittedFamily, Group};
 use super::import::{Measurement, Measurements};
 use super::operator::Operator;
 use super::roofline::roofline_ns;
-use super::shape::{CLASS_LENGTH, Family, MAX_AXES, MAX_FEATURES, Shape, Split, shape};
+use super::shape::{CLASS_LENGTH, MAX_AXES, MAX_FEATURES, Shape, shape};
 use super::table::ResidualTable;
 use crate::catalog::{Gpu, NumberFormat};
 use crate::diag::Diagnostic;
@@ -50,7 +51,9 @@ fn settings(family: Family) -> ForestSettings {
         Family::Gemm => ForestSettings { trees: 8, min_leaf: 14 },
         Family::PrefillAttention | Family::DecodeAttention => ForestSettings { trees: 8, min_leaf: 9 },
         Family::GroupedGemm => ForestSettings { trees: 8, min_leaf: 5 },
-        Family::Collective => ForestSettings { trees: 0, min_leaf: 1 },
+        Family::LatentPrefill | Family::LatentDecode => ForestSettings { trees: 4, min_leaf: 9 },
+        // Never reached: these families have no features, and so no forest.
+        Family::Collective | Family::BatchedGemm => ForestSettings { trees: 0, min_leaf: 1 },
     }
 }
 
@@ -168,7 +171,8 @@ fn fit_family(family: Family, rows: &[Row]) -> Result<FittedFamily, Diagnostic> 
 fn fit_group(family: Family, key: [u8; 2], rows: &[&Row]) -> Result<Group, Diagnostic> {
     let features: Vec<[f32; MAX_FEATURES]> = rows.iter().map(|row| row.shape.features).collect();
     let targets: Vec<f64> = rows.iter().map(|row| row.target).collect();
-    let forest = fit_forest(&features, family.feature_names().len(), &targets, settings(family))?;
+    let forest =
+        fit_forest(&features, rows.first().map_or(0, |row| row.shape.feature_count), &targets, settings(family))?;
     let mut residuals: BTreeMap<[u32; CLASS_LENGTH], Vec<([f64; MAX_AXES], f64)>> = BTreeMap::new();
     for row in rows {
         let residual = row.target - forest.predict(&row.shape.features).0;
@@ -239,8 +243,13 @@ pub fn reported_group(operator: &Operator) -> String {
         }
     };
     match *operator {
-        Operator::Gemm { weights, activations, .. } | Operator::GroupedGemm { weights, activations, .. } => {
-            formats(weights, activations)
+        Operator::Gemm { weights, activations, .. } => formats(weights, activations),
+        Operator::GroupedGemm { experts, load, .. } => {
+            let skew = if load.exponent > 0.0 { ", skewed" } else { "" };
+            format!("{}{skew}", formats(experts.weights, experts.activations))
+        }
+        Operator::LatentPrefill { block, .. } | Operator::LatentDecode { block, .. } => {
+            format!("{} weights, {} cache", block.weights.name(), block.kv_cache.name())
         }
         Operator::PrefillAttention { heads, .. } | Operator::DecodeAttention { heads, .. } => {
             let window = if heads.window.is_some() { ", window" } else { "" };
@@ -251,6 +260,7 @@ pub fn reported_group(operator: &Operator) -> String {
         }
         Operator::Collective { kind, .. } => kind.name().to_owned(),
         Operator::Streaming { .. } => "all".to_owned(),
+        Operator::BatchedGemm { .. } => "bf16".to_owned(),
     }
 }
 
@@ -262,6 +272,9 @@ fn describe(fitted: &FittedFamily, rows: &[Row]) -> FamilyEntry {
         Family::DecodeAttention => &["batch", "context"],
         Family::GroupedGemm => &["tokens"],
         Family::Collective => &["gpus", "bytes"],
+        Family::LatentPrefill => &["batch", "length"],
+        Family::LatentDecode => &["batch", "context"],
+        Family::BatchedGemm => &["tokens", "products"],
     };
     let ranges: Vec<String> = axes
         .iter()

@@ -13,7 +13,8 @@ use super::{Importer, Measurement, Measurements};
 use crate::catalog::NumberFormat;
 use crate::diag::Diagnostic;
 use crate::fidelity::card::DroppedRows;
-use crate::fidelity::operator::{AttentionHeads, CollectiveKind, Operator};
+use crate::fidelity::expert_load::ExpertLoad;
+use crate::fidelity::operator::{AttentionHeads, CollectiveKind, Experts, LatentBlock, Operator};
 
 /// Registry entry.
 pub const IMPORTER: Importer = Importer {
@@ -69,6 +70,27 @@ const TABLES: &[Table] = &[
         text: &["moe_dtype", "distribution"],
         numbers: &["num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size"],
         convert: grouped,
+    },
+    Table {
+        folder: "mla/vllm",
+        file: "mla_context_module_perf.parquet",
+        text: &["kv_cache_dtype", "gemm_type", "mla_dtype"],
+        numbers: &["num_heads", "batch_size", "isl", "step"],
+        convert: latent_prefill,
+    },
+    Table {
+        folder: "mla/vllm",
+        file: "mla_generation_module_perf.parquet",
+        text: &["kv_cache_dtype", "gemm_type", "mla_dtype"],
+        numbers: &["num_heads", "batch_size", "isl", "step"],
+        convert: latent_decode,
+    },
+    Table {
+        folder: "mla_bmm/vllm",
+        file: "mla_bmm_perf.parquet",
+        text: &["op_name"],
+        numbers: &["num_tokens", "num_heads"],
+        convert: latent_products,
     },
     Table {
         folder: "comm/vllm",
@@ -233,6 +255,8 @@ fn formats(name: &str) -> Result<(NumberFormat, NumberFormat), String> {
         "int4_wo" => (NumberFormat::Int4, NumberFormat::Bf16),
         "nvfp4" => (NumberFormat::Nvfp4, NumberFormat::Nvfp4),
         "mxfp4" | "w4a16_mxfp4" => (NumberFormat::Mxfp4, NumberFormat::Bf16),
+        // 8-bit block floats as inputs: priced as fp8 arithmetic.
+        "w4a8_mxfp4_mxfp8" => (NumberFormat::Mxfp4, NumberFormat::Fp8),
         other => return Err(format!("the format `{other}` is not supported")),
     })
 }
@@ -274,29 +298,66 @@ fn decode(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
     let heads = attention_heads(fields)?;
     let [batch, new_tokens] = fixed(&fields.numbers[4..6])?;
     let context_tokens = f64::from(new_tokens) + f64::from(fields.numbers[6]);
-    Ok(vec![Operator::DecodeAttention { batch, context_tokens, heads }])
+    Ok(vec![Operator::DecodeAttention { batch, context_tokens, longest_tokens: context_tokens, heads }])
+}
+
+/// Head count, batch, new tokens and tokens before, and the block's formats, of a latent attention block. A block on one
+/// of several GPUs is listed by the heads that it holds.
+fn latent_block(fields: &Fields<'_>) -> Result<([u32; 3], LatentBlock), String> {
+    let [heads, batch, new_tokens] = fixed(&fields.numbers[..3])?;
+    if fields.text[2] != "bfloat16" {
+        return Err(format!("latent attention in `{}`: only 16-bit arithmetic is fitted", fields.text[2]));
+    }
+    let (kv_cache, weights) = (formats(fields.text[0])?.0, formats(fields.text[1])?.0);
+    Ok(([batch, new_tokens, fields.numbers[3]], LatentBlock { heads, weights, kv_cache }))
+}
+
+fn latent_prefill(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
+    let ([batch, tokens, before], block) = latent_block(fields)?;
+    if before > 0 {
+        return Err("latent attention on cached context is not fitted".to_owned());
+    }
+    Ok(vec![Operator::LatentPrefill { batch: f64::from(batch), tokens: f64::from(tokens), block }])
+}
+
+fn latent_decode(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
+    let ([batch, new_tokens, before], block) = latent_block(fields)?;
+    let context_tokens = f64::from(new_tokens) + f64::from(before);
+    Ok(vec![Operator::LatentDecode { batch: f64::from(batch), context_tokens, block }])
+}
+
+/// Widths of DeepSeek-V3: queries of 128 become latents of 512, and outputs the other way round.
+fn latent_products(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
+    let [tokens, products] = fixed(&fields.numbers)?;
+    let [n, k] = match fields.text[0] {
+        "mla_gen_pre" => [512, 128],
+        "mla_gen_post" => [128, 512],
+        other => return Err(format!("the product `{other}` is not supported")),
+    };
+    Ok(vec![Operator::BatchedGemm { products, tokens, n, k }])
 }
 
 fn grouped(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
     let (weights, activations) = formats(fields.text[0])?;
-    let [tokens, hidden_size, inner, top_k, experts, tensor_shards, expert_shards] = fixed(&fields.numbers)?;
-    if fields.text[1] != "balanced" {
-        // Skewed loads wait for an operator that carries the load of its experts.
-        return Err(format!("expert loads `{}`: only balanced ones are fitted", fields.text[1]));
-    }
-    if inner % tensor_shards != 0 || experts % expert_shards != 0 {
+    let [tokens, hidden_size, inner, top_k, count, tensor_shards, expert_shards] = fixed(&fields.numbers)?;
+    if inner % tensor_shards != 0 || count % expert_shards != 0 {
         return Err("the experts do not divide over the GPUs".to_owned());
     }
-    Ok(vec![Operator::GroupedGemm {
-        tokens,
+    let experts = Experts {
         hidden_size,
         intermediate_size: inner / tensor_shards,
         top_k,
-        experts,
-        local_experts: experts / expert_shards,
+        count,
+        local: count / expert_shards,
         weights,
         activations,
-    }])
+    };
+    let load = match fields.text[1].strip_prefix("power_law_").map(str::parse) {
+        Some(Ok(exponent)) => ExpertLoad::power_law(exponent, tokens, &experts),
+        None if fields.text[1] == "balanced" => ExpertLoad::balanced(tokens, &experts),
+        _ => return Err(format!("the expert load `{}` is not supported", fields.text[1])),
+    };
+    Ok(vec![Operator::GroupedGemm { tokens, experts, load }])
 }
 
 fn custom_all_reduce(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {

@@ -1,0 +1,154 @@
+//! Operator families: what is fitted together, stored in one file, and judged on which held-out shapes.
+
+use super::operator::Operator;
+
+/// Operators that are fitted together and stored in one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// Dense matrix products, one forest per pair of formats.
+    Gemm,
+    /// Prefill attention.
+    PrefillAttention,
+    /// Decode attention.
+    DecodeAttention,
+    /// Routed experts, one forest per pair of formats.
+    GroupedGemm,
+    /// Collectives inside a node: residual tables only, no forest.
+    Collective,
+    /// Latent attention blocks in prefill, one forest per weight format.
+    LatentPrefill,
+    /// Latent attention blocks in decode, one forest per weight format.
+    LatentDecode,
+    /// One product per head.
+    BatchedGemm,
+}
+
+/// How the rows of a family are split into fitted and held-out ones: whole values of one key are held out.
+#[derive(Clone, Copy, Debug)]
+pub struct Split {
+    /// What is held out, for reports.
+    pub name: &'static str,
+    /// The key of an operator; rows with equal keys stay together.
+    pub key: fn(&Operator) -> [u32; 5],
+    /// The keys are sizes: held-out ones lie between fitted ones, so the split measures interpolation.
+    pub ordered: bool,
+}
+
+impl Family {
+    /// Every family, in the order of the enum.
+    pub const ALL: [Self; 8] = [
+        Self::Gemm,
+        Self::PrefillAttention,
+        Self::DecodeAttention,
+        Self::GroupedGemm,
+        Self::Collective,
+        Self::LatentPrefill,
+        Self::LatentDecode,
+        Self::BatchedGemm,
+    ];
+
+    /// Name in reports; also the stem of the file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gemm => "gemm",
+            Self::PrefillAttention => "prefill_attention",
+            Self::DecodeAttention => "decode_attention",
+            Self::GroupedGemm => "grouped_gemm",
+            Self::Collective => "collective",
+            Self::LatentPrefill => "latent_prefill",
+            Self::LatentDecode => "latent_decode",
+            Self::BatchedGemm => "batched_gemm",
+        }
+    }
+
+    /// The family of an operator; `None` for those that are priced by roofline only.
+    #[must_use]
+    pub fn of(operator: &Operator) -> Option<Self> {
+        match operator {
+            Operator::Gemm { .. } => Some(Self::Gemm),
+            Operator::PrefillAttention { .. } => Some(Self::PrefillAttention),
+            Operator::DecodeAttention { .. } => Some(Self::DecodeAttention),
+            Operator::GroupedGemm { .. } => Some(Self::GroupedGemm),
+            Operator::Streaming { .. } => None,
+            Operator::Collective { .. } => Some(Self::Collective),
+            Operator::LatentPrefill { .. } => Some(Self::LatentPrefill),
+            Operator::LatentDecode { .. } => Some(Self::LatentDecode),
+            Operator::BatchedGemm { .. } => Some(Self::BatchedGemm),
+        }
+    }
+
+    /// The held-out splits of this family.
+    #[must_use]
+    pub fn splits(self) -> &'static [Split] {
+        match self {
+            Self::Gemm => &[
+                Split { name: "(n, k) pairs", key: matrix_key, ordered: false },
+                Split { name: "token counts", key: size_key, ordered: true },
+            ],
+            Self::PrefillAttention => &[
+                Split { name: "(heads, kv heads)", key: heads_key, ordered: false },
+                Split { name: "batch sizes", key: batch_key, ordered: true },
+                Split { name: "lengths", key: size_key, ordered: true },
+            ],
+            Self::DecodeAttention => &[
+                Split { name: "(heads, kv heads)", key: heads_key, ordered: false },
+                Split { name: "batch sizes", key: batch_key, ordered: true },
+                Split { name: "contexts", key: size_key, ordered: true },
+            ],
+            Self::GroupedGemm => &[
+                Split { name: "expert shapes", key: matrix_key, ordered: false },
+                Split { name: "token counts", key: size_key, ordered: true },
+            ],
+            Self::Collective => &[Split { name: "message sizes", key: size_key, ordered: true }],
+            Self::LatentPrefill | Self::LatentDecode => &[
+                Split { name: "batch sizes", key: batch_key, ordered: true },
+                Split { name: "lengths", key: size_key, ordered: true },
+            ],
+            Self::BatchedGemm => &[Split { name: "token counts", key: size_key, ordered: true }],
+        }
+    }
+}
+
+/// Shape of the weights.
+fn matrix_key(operator: &Operator) -> [u32; 5] {
+    match *operator {
+        Operator::Gemm { n, k, .. } => [n, k, 0, 0, 0],
+        Operator::GroupedGemm { experts, .. } => {
+            [experts.hidden_size, experts.intermediate_size, experts.top_k, experts.count, experts.local]
+        }
+        _ => [0; 5],
+    }
+}
+
+/// The coordinate that a simulator moves along: tokens, length, context or bytes.
+fn size_key(operator: &Operator) -> [u32; 5] {
+    let size = match *operator {
+        Operator::Gemm { tokens, .. } | Operator::GroupedGemm { tokens, .. } | Operator::BatchedGemm { tokens, .. } => {
+            tokens
+        }
+        Operator::LatentPrefill { tokens, .. } => tokens as u32,
+        Operator::LatentDecode { context_tokens, .. } => context_tokens as u32,
+        Operator::PrefillAttention { chunk_tokens, .. } => chunk_tokens,
+        Operator::DecodeAttention { context_tokens, .. } => context_tokens as u32,
+        Operator::Collective { bytes, .. } | Operator::Streaming { bytes, .. } => bytes as u32,
+    };
+    [size, 0, 0, 0, 0]
+}
+
+fn batch_key(operator: &Operator) -> [u32; 5] {
+    match *operator {
+        Operator::PrefillAttention { batch, .. } | Operator::DecodeAttention { batch, .. } => [batch, 0, 0, 0, 0],
+        Operator::LatentPrefill { batch, .. } | Operator::LatentDecode { batch, .. } => [batch as u32, 0, 0, 0, 0],
+        _ => [0; 5],
+    }
+}
+
+fn heads_key(operator: &Operator) -> [u32; 5] {
+    match operator {
+        Operator::PrefillAttention { heads, .. } | Operator::DecodeAttention { heads, .. } => {
+            [heads.query, heads.kv, 0, 0, 0]
+        }
+        _ => [0; 5],
+    }
+}

@@ -1,0 +1,119 @@
+//! Multi-head latent attention, which is measured as whole blocks with the widths of DeepSeek-V3: what a block works, and
+//! what of its time is attention.
+//!
+//! A block holds projections, absorbed products, rotary embedding, cache write and attention. Only the attention grows
+//! with the length at a given number of tokens, so its time is the growth of the block over the shortest length, on top
+//! of the roofline of the kernel at that length. Everything else is priced operator by operator.
+
+use super::operator::{AttentionHeads, LatentBlock, Operator};
+use super::roofline::{DECODE_TILE_ROWS, Work, causal_pairs};
+use crate::catalog::NumberFormat;
+
+/// Prompts of this length attend to almost nothing: the shortest in the tables beyond a single token.
+const SHORT_PROMPT_TOKENS: f64 = 16.0;
+
+/// Widths of a latent attention block of DeepSeek-V3 (its config.json): residual stream, compressed queries, latent,
+/// rotary part, and query, key and value width per head.
+const HIDDEN: f64 = 7168.0;
+const QUERY_RANK: f64 = 1536.0;
+const RANK: f64 = 512.0;
+const ROTARY: f64 = 64.0;
+const NOPE: f64 = 128.0;
+const VALUE: f64 = 128.0;
+
+/// Projections of one block for `tokens` tokens: parameters that are read, and products.
+fn projections(tokens: f64, block: &LatentBlock) -> Work {
+    let heads = f64::from(block.heads);
+    let parameters = HIDDEN * (QUERY_RANK + RANK + ROTARY)
+        + heads * QUERY_RANK * (NOPE + ROTARY)
+        + heads * RANK * (NOPE + VALUE)
+        + heads * VALUE * HIDDEN;
+    let bytes = parameters * block.weights.bytes_per_element() + 4.0 * tokens * HIDDEN;
+    Work { flops: 2.0 * tokens * parameters, bytes, ..Work::default() }
+}
+
+/// Arithmetic and bytes of a block over `batch` prompts of `length` tokens.
+///
+/// Prefill expands the latents and attends with one key-value head per query head.
+#[must_use]
+pub fn prefill_work(batch: f64, length: f64, block: &LatentBlock) -> Work {
+    let tokens = batch * length;
+    let Work { flops, bytes, .. } = projections(tokens, block);
+    let widths = f64::from(block.heads) * (NOPE + ROTARY + VALUE);
+    Work {
+        flops: flops + 2.0 * batch * causal_pairs(length, 0.0, None) * widths,
+        bytes: bytes + 2.0 * 2.0 * tokens * widths,
+        ..Work::default()
+    }
+}
+
+/// Arithmetic and bytes of a block over `batch` sequences that attend to `context` tokens each.
+///
+/// Decode absorbs the expansion and attends to the latents themselves.
+#[must_use]
+pub fn decode_work(batch: f64, context: f64, block: &LatentBlock) -> Work {
+    let Work { flops, bytes, .. } = projections(batch, block);
+    let cached = RANK + ROTARY;
+    let queries = f64::from(block.heads.max(DECODE_TILE_ROWS));
+    Work {
+        flops: flops + 2.0 * batch * context * queries * (cached + RANK),
+        bytes: bytes + batch * context * cached * block.kv_cache.bytes_per_element(),
+        ..Work::default()
+    }
+}
+
+/// Two blocks with equal projections: what the first takes longer than the second is attention.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    /// The block with the attention in question.
+    pub block: Operator,
+    /// The same tokens with hardly any attention.
+    pub shortest: Operator,
+    /// Share of the difference that the operator in question takes.
+    pub share: f64,
+    /// The attention kernel where `shortest` is.
+    pub floor: Operator,
+}
+
+/// Whether these heads are those of latent attention: keys are wider than values.
+const fn is_latent(heads: &AttentionHeads) -> bool {
+    heads.qk_dim > heads.v_dim
+}
+
+/// The block whose growth prices an attention kernel of latent attention; `None` for other operators.
+#[must_use]
+pub fn growth(operator: &Operator) -> Option<Growth> {
+    let block = |heads: &AttentionHeads| LatentBlock {
+        heads: heads.query,
+        weights: NumberFormat::Bf16,
+        kv_cache: heads.kv_cache,
+    };
+    match *operator {
+        Operator::DecodeAttention { batch, context_tokens, heads, .. } if is_latent(&heads) => {
+            let at = |context_tokens| Operator::LatentDecode {
+                batch: f64::from(batch),
+                context_tokens,
+                block: block(&heads),
+            };
+            Some(Growth {
+                block: at(context_tokens),
+                shortest: at(1.0),
+                share: 1.0,
+                floor: Operator::DecodeAttention { batch, context_tokens: 1.0, longest_tokens: 1.0, heads },
+            })
+        }
+        Operator::PrefillAttention { batch, chunk_tokens, context_tokens, heads } if is_latent(&heads) => {
+            // A chunk on context takes its share of the prompt with as many keys per query.
+            let length = 2.0 * f64::from(context_tokens) + f64::from(chunk_tokens);
+            let at = |batch, tokens| Operator::LatentPrefill { batch, tokens, block: block(&heads) };
+            let prompts = f64::from(batch);
+            Some(Growth {
+                block: at(prompts, length),
+                shortest: at(prompts * length / SHORT_PROMPT_TOKENS, SHORT_PROMPT_TOKENS),
+                share: f64::from(chunk_tokens) / length,
+                floor: Operator::PrefillAttention { batch, chunk_tokens: 1, context_tokens: 0, heads },
+            })
+        }
+        _ => None,
+    }
+}
