@@ -30,7 +30,7 @@ fn cost(pp: u32) -> StepCost {
     let catalog = Catalog::locate(None).expect("run in the repository");
     let model = catalog.model("llama-3.3-70b-fp8").expect("a shipped model");
     let gpu = catalog.gpu("h100-sxm").expect("a shipped GPU");
-    let costs = CostModel::load(catalog.root(), &gpu).expect("a shipped profile");
+    let costs = CostModel::load(catalog.root(), &gpu, "vllm-0.19").expect("a shipped profile");
     let parallelism = Parallelism { pp, tp_attention: 4, dp_attention: 1, tp_ffn: 4, ep_ffn: 1 };
     let precision = Precision { kv_cache: servescape::catalog::NumberFormat::Fp8, ..model.checkpoint };
     let sharding = Sharding { model: &model, parallelism, precision, graph: true, gpus_per_node: 8 };

@@ -1,6 +1,7 @@
 //! Work that candidates share: step costs per hardware key, request streams per load.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use rayon::prelude::*;
 
@@ -34,6 +35,11 @@ impl HardwareKey {
             graph: pool.engine.cuda_graph,
         }
     }
+
+    /// What the kernels' times depend on: GPU and engine.
+    fn kernels(&self) -> (String, String) {
+        (self.gpu.clone(), self.engine.clone())
+    }
 }
 
 /// Step costs and request streams, computed once and shared by all candidates and threads.
@@ -46,7 +52,7 @@ pub struct SharedWork {
 impl SharedWork {
     /// Compiles the step costs of every hardware key among the planned candidates, and draws the streams.
     ///
-    /// `cost_model` finds the predictors of a GPU.
+    /// `cost_model` finds the predictors of a GPU and an engine profile, by its name.
     ///
     /// # Errors
     /// What `cost_model` reports.
@@ -55,24 +61,25 @@ impl SharedWork {
         space: &Space,
         plan: &Plan,
         engines: &Engines,
-        cost_model: impl Fn(&Gpu) -> Result<CostModel, Diagnostics>,
+        cost_model: impl Fn(&Gpu, &str) -> Result<CostModel, Diagnostics>,
     ) -> Result<Self, Diagnostics> {
         let mut pools: BTreeMap<HardwareKey, Pool> = BTreeMap::new();
-        let mut models: BTreeMap<String, CostModel> = BTreeMap::new();
+        let mut models: BTreeMap<(String, String), CostModel> = BTreeMap::new();
         let mut limits = StepLimits { max_num_seqs: 1, max_num_batched_tokens: 1, max_model_len: 1 };
         for candidate in plan.feasible.iter().filter_map(|&(index, _)| space.candidate(index).ok()) {
             for pool in candidate.pools {
                 limits = cover(limits, &pool);
-                if !models.contains_key(&pool.gpu.name) {
-                    models.insert(pool.gpu.name.clone(), cost_model(&pool.gpu)?);
+                let key = HardwareKey::of(&pool);
+                if let Entry::Vacant(vacant) = models.entry(key.kernels()) {
+                    vacant.insert(cost_model(&pool.gpu, &pool.engine_profile)?);
                 }
-                pools.entry(HardwareKey::of(&pool)).or_insert(pool);
+                pools.entry(key).or_insert(pool);
             }
         }
         let costs = pools
             .into_par_iter()
             .map(|(key, pool)| {
-                let cost = compile(sweep, &pool, limits, engines, &models[&key.gpu]);
+                let cost = compile(sweep, &pool, limits, engines, &models[&key.kernels()]);
                 (key, cost)
             })
             .collect();

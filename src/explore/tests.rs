@@ -52,7 +52,8 @@ impl World {
         let catalog = Catalog::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
         let engines = engines_of(&sweep, |name| catalog.engine(name)).unwrap();
         let plan = Plan::new(&sweep, &space, &engines);
-        let shared = SharedWork::prepare(&sweep, &space, &plan, &engines, |gpu| Ok(CostModel::new(gpu, None))).unwrap();
+        let shared =
+            SharedWork::prepare(&sweep, &space, &plan, &engines, |gpu, _| Ok(CostModel::new(gpu, None))).unwrap();
         Self { sweep, space, engines, plan, shared }
     }
 

@@ -88,7 +88,7 @@ impl GpuFacts {
         }
     }
 
-    /// A GPU with these facts; capacity, power and price, which no predictor reads, are zero or absent.
+    /// A GPU with these facts; capacities, power and price, which no predictor reads, are zero or absent.
     #[must_use]
     pub fn to_gpu(&self) -> Gpu {
         let bytes_per_second = self.scale_up_bytes_per_second;
@@ -96,6 +96,7 @@ impl GpuFacts {
             name: self.name.clone(),
             sm_version: self.sm_version,
             sm_count: self.sm_count,
+            l2_bytes: 0,
             bf16_flops: self.bf16_flops,
             fp8_flops: self.fp8_flops,
             int8_flops: self.int8_flops,

@@ -15,7 +15,7 @@ fn root() -> &'static Path {
 }
 
 fn h100() -> CostModel {
-    CostModel::load(root(), &test_gpus::h100_sxm()).unwrap()
+    CostModel::load(root(), &test_gpus::h100_sxm(), "vllm-0.19").unwrap()
 }
 
 fn gemm(tokens: u32, n: u32, k: u32, format: NumberFormat) -> Operator {

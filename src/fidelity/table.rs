@@ -21,6 +21,9 @@ pub struct ResidualTable {
     step: f32,
     /// Row-major, last axis fastest.
     cells: Vec<i8>,
+    /// What stands in for cells without a measurement, in steps; NaN where nothing near was measured. Derived, not
+    /// stored.
+    filled: Vec<f32>,
 }
 
 /// Position of a coordinate on an axis: the cell below and the weight of the next one.
@@ -53,14 +56,46 @@ impl ResidualTable {
         });
         let largest = points.iter().map(|(_, residual)| residual.abs()).fold(1e-3, f64::max);
         let step = (largest / 127.0) as f32;
-        let mut table = Self { class, cells: vec![MISSING; axes.iter().map(Vec::len).product()], axes, step };
+        let cells = vec![MISSING; axes.iter().map(Vec::len).product()];
+        let mut table = Self { class, cells, axes, step, filled: Vec::new() };
         for (coordinates, residual) in points {
             let at =
                 std::array::from_fn(|axis| table.axes[axis].partition_point(|value| *value < coordinates[axis] as f32));
             let cell = table.cell(at);
             table.cells[cell] = libm::round(residual / f64::from(step)).clamp(-127.0, 127.0) as i8;
         }
+        table.fill();
         table
+    }
+
+    /// Bridges cells without a measurement between their measured neighbours on each axis, the closer pair counting more.
+    /// Kernels change along one size at a time, so a neighbour on one axis knows more than the trend.
+    fn fill(&mut self) {
+        self.filled = (0..self.cells.len())
+            .map(|cell| {
+                if self.cells[cell] != MISSING {
+                    return f32::from(self.cells[cell]);
+                }
+                let bridges = (0..MAX_AXES).filter_map(|axis| self.bridge(cell, axis));
+                let (sum, total) =
+                    bridges.fold((0.0, 0.0), |(sum, total), (value, gap)| (sum + value / gap, total + 1.0 / gap));
+                sum / total
+            })
+            .collect();
+    }
+
+    /// Value of a cell between the nearest measured cells before and after it on one axis, and their distance; `None`
+    /// unless there are both.
+    fn bridge(&self, cell: usize, axis: usize) -> Option<(f32, f32)> {
+        let stride: usize = self.axes[axis + 1..].iter().map(Vec::len).product();
+        let edges = &self.axes[axis];
+        let position = cell / stride % edges.len();
+        let at = |other: usize| self.cells[cell - position * stride + other * stride];
+        let before = (0..position).rev().find(|&other| at(other) != MISSING)?;
+        let after = (position + 1..edges.len()).find(|&other| at(other) != MISSING)?;
+        let gap = edges[after] - edges[before];
+        let fraction = (edges[position] - edges[before]) / gap;
+        Some((f32::from(at(before)) * (1.0 - fraction) + f32::from(at(after)) * fraction, gap))
     }
 
     fn cell(&self, at: [usize; MAX_AXES]) -> usize {
@@ -78,15 +113,15 @@ impl ResidualTable {
         self.axes.iter().map(|axis| (axis[0], axis[axis.len() - 1]))
     }
 
-    /// Multilinear interpolation over the measured corners of the enclosing cell, and where the coordinates lie: between
-    /// measurements only if every corner was measured. Outside the grid the nearest edge answers; zero where nothing near
-    /// was measured.
+    /// Multilinear interpolation over the corners of the enclosing cell, and where the coordinates lie: between
+    /// measurements only if every corner was measured or lies between measurements. Outside the grid the nearest edge
+    /// answers; zero where nothing near was measured.
     #[must_use]
     pub fn interpolate(&self, coordinates: &[f64; MAX_AXES]) -> (f64, Coverage) {
         let positions: [Position; MAX_AXES] =
             std::array::from_fn(|axis| locate(&self.axes[axis], coordinates[axis] as f32));
         let mut inside = positions.iter().all(|position| position.inside);
-        let exact = positions.iter().all(|position| position.fraction == 0.0);
+        let mut exact = positions.iter().all(|position| position.fraction == 0.0);
         let (mut sum, mut total) = (0.0, 0.0);
         for corner in 0..1usize << MAX_AXES {
             let mut weight = 1.0;
@@ -99,12 +134,14 @@ impl ResidualTable {
             if weight == 0.0 {
                 continue;
             }
-            match self.cells[self.cell(at)] {
-                MISSING => inside = false,
-                value => {
-                    sum += weight * f64::from(value);
-                    total += weight;
-                }
+            let cell = self.cell(at);
+            let value = self.filled[cell];
+            exact &= self.cells[cell] != MISSING;
+            if value.is_nan() {
+                inside = false;
+            } else {
+                sum += weight * f64::from(value);
+                total += weight;
             }
         }
         let coverage = match (inside, exact) {
@@ -153,7 +190,9 @@ impl ResidualTable {
             return Err(Corrupt("a table is too large"));
         }
         let cells = reader.take(count)?.iter().map(|byte| *byte as i8).collect();
-        Ok(Self { class, axes, step, cells })
+        let mut table = Self { class, axes, step, cells, filled: Vec::new() };
+        table.fill();
+        Ok(table)
     }
 }
 
@@ -193,6 +232,18 @@ mod tests {
         let (value, coverage) = table.interpolate(&[0.5, 1.0, 0.0]);
         assert!(coverage == Coverage::Beyond && value.abs() < 0.127);
         near(table.interpolate(&[1.0, 2.0, 0.0]), (0.0, Coverage::Beyond));
+    }
+
+    #[test]
+    fn a_gap_is_bridged_on_every_axis_where_it_is_enclosed() {
+        // The middle of a cross: 0 and 0.2 on one axis, 0.1 and 0.1 on the other, twice as far apart.
+        let point = |x: f64, y: f64, residual| ([x, y, 0.0], residual);
+        let cross = [point(0.0, 2.0, 0.0), point(2.0, 2.0, 0.2), point(1.0, 0.0, 0.1), point(1.0, 4.0, 0.1)];
+        let table = ResidualTable::new([0; CLASS_LENGTH], &cross);
+        let (value, coverage) = table.interpolate(&[1.0, 2.0, 0.0]);
+        assert!((value - 0.1).abs() < 2e-3 && coverage == Coverage::Between, "{value} {coverage:?}");
+        // A corner is enclosed on no axis.
+        assert_eq!(table.interpolate(&[0.0, 0.0, 0.0]), (0.0, Coverage::Beyond));
     }
 
     #[test]

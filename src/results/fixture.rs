@@ -13,6 +13,7 @@ fn gpu() -> Gpu {
         name: "h100-sxm".into(),
         sm_version: 90,
         sm_count: 132,
+        l2_bytes: 50_000_000,
         bf16_flops: 989e12,
         fp8_flops: Some(1979e12),
         int8_flops: 1979e12,
