@@ -46,6 +46,8 @@ pub struct GpuFacts {
     pub sm_version: u32,
     /// Streaming multiprocessors.
     pub sm_count: u32,
+    /// Last-level cache, in bytes.
+    pub l2_bytes: u64,
     /// Dense bf16 rate, in FLOP/s.
     pub bf16_flops: f64,
     /// Dense fp8 rate, in FLOP/s, if the hardware has one.
@@ -76,6 +78,7 @@ impl GpuFacts {
             name: gpu.name.clone(),
             sm_version: gpu.sm_version,
             sm_count: gpu.sm_count,
+            l2_bytes: gpu.l2_bytes,
             bf16_flops: gpu.bf16_flops,
             fp8_flops: gpu.fp8_flops,
             int8_flops: gpu.int8_flops,
@@ -88,7 +91,7 @@ impl GpuFacts {
         }
     }
 
-    /// A GPU with these facts; capacities, power and price, which no predictor reads, are zero or absent.
+    /// A GPU with these facts; memory capacity, power and price, which no predictor reads, are zero or absent.
     #[must_use]
     pub fn to_gpu(&self) -> Gpu {
         let bytes_per_second = self.scale_up_bytes_per_second;
@@ -96,7 +99,7 @@ impl GpuFacts {
             name: self.name.clone(),
             sm_version: self.sm_version,
             sm_count: self.sm_count,
-            l2_bytes: 0,
+            l2_bytes: self.l2_bytes,
             bf16_flops: self.bf16_flops,
             fp8_flops: self.fp8_flops,
             int8_flops: self.int8_flops,

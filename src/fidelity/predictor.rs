@@ -10,7 +10,7 @@ use super::card::{CARD_FILE, Card};
 use super::fitted::FittedProfile;
 use super::latent::{self, Growth};
 use super::operator::{CollectiveKind, Operator};
-use super::roofline::{roofline_ns, work};
+use super::roofline::{benchmark_ns, roofline_ns};
 use super::table::Coverage;
 use super::{Estimate, EstimateSource};
 use crate::catalog::{Gpu, ScaleUp};
@@ -22,9 +22,6 @@ pub const FITTED_FOLDER: &str = "profiles/fitted";
 /// takes. Median over batch sizes 2 to 256 of the measurements with one length in 2 to 16 four times the others, on RTX
 /// PRO 6000 (casys-kaist/LLMServingSim, MIT): split kernels spread long sequences over idle multiprocessors.
 const UNEQUAL_LENGTHS: f64 = 0.05;
-/// Caches up to this multiple of the L2 are partly resident between two runs of a benchmark; above it the tables show
-/// the bandwidth of the memory.
-const L2_REACH: f64 = 1.5;
 /// Data-sheet numbers that differ by less than this share are of the same processor (rounding, boost clocks).
 const SAME_PROCESSOR_TOLERANCE: f64 = 0.02;
 
@@ -139,7 +136,7 @@ impl CostModel {
             };
             return Estimate { time_ns, source };
         }
-        let ratio = roofline_ns(operator, &self.gpu) / roofline_ns(operator, &profile.gpu);
+        let ratio = benchmark_ns(operator, &self.gpu) / benchmark_ns(operator, &profile.gpu);
         Estimate { time_ns: time_ns * ratio, source: EstimateSource::Transferred }
     }
 }
@@ -176,19 +173,11 @@ fn version_distance(a: &str, b: &str) -> u32 {
     }
 }
 
-/// Least time of decode attention whose keys and values come from memory, in nanoseconds; zero for other operators and
-/// for caches larger than the L2.
-///
-/// Kernels are measured by running them again and again on the same cache, which then stays in the L2: 67 MB take 36 us
-/// on an L40S, a third of what its memory needs. In an engine, weights and the caches of all other layers have passed
-/// through the L2 since.
+/// Least time in nanoseconds of an operator that a benchmark found in the L2, its operands read from memory: in an engine,
+/// weights and the caches of all other layers have passed through the L2 since the last step. Zero for the others.
 fn cold_cache_ns(operator: &Operator, gpu: &Gpu) -> f64 {
-    match operator {
-        Operator::DecodeAttention { .. } if work(operator, gpu).bytes < L2_REACH * gpu.l2_bytes as f64 => {
-            roofline_ns(operator, gpu)
-        }
-        _ => 0.0,
-    }
+    let cold_ns = roofline_ns(operator, gpu);
+    if benchmark_ns(operator, gpu) < cold_ns { cold_ns } else { 0.0 }
 }
 
 fn close(a: f64, b: f64) -> bool {

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::card::{Card, DroppedRows, ErrorEntry, FamilyEntry, GpuFacts};
 use super::family::{Family, Split};
 use super::fit::{ForestSettings, fit_forest};
-use super::fitted::{FittedFamily, Group};
+use super::fitted::{FittedFamily, Group, TREND_WEIGHT};
 use super::import::{Measurement, Measurements};
 use super::operator::Operator;
-use super::roofline::roofline_ns;
+use super::roofline::{arithmetic_ns, benchmark_ns};
 use super::shape::{CLASS_LENGTH, MAX_AXES, MAX_FEATURES, Shape, shape};
 use super::table::ResidualTable;
 use crate::catalog::{Gpu, NumberFormat};
@@ -19,6 +19,11 @@ use crate::rng::Stream;
 
 /// A row this far from its group's median of ln(measured / roofline), a factor of 20, is a failed measurement.
 const IMPLAUSIBLE: f64 = 3.0;
+/// A row below this share of the time at the peak rate was not measured on what it says. Boost clocks explain a few per
+/// cent, fp8 arithmetic on an fp8 cache a factor below two.
+const FASTEST: f64 = 0.5;
+/// Share of impossible rows from which a group is not trusted at all.
+const UNTRUSTED_SHARE: f64 = 0.02;
 /// Repeats of one shape that differ by more than this factor are named on the card.
 const DISAGREEMENT: f64 = 1.25;
 /// One in so many keys without an order (matrix shapes, head counts) is held out, by a hash of the key.
@@ -48,9 +53,9 @@ pub struct Fitted {
 /// Sizes that balance error on held-out shapes against bytes; doubling the trees gains less than 0.1 points of p50.
 fn settings(family: Family) -> ForestSettings {
     match family {
-        Family::Gemm => ForestSettings { trees: 8, min_leaf: 14 },
-        Family::PrefillAttention | Family::DecodeAttention => ForestSettings { trees: 8, min_leaf: 9 },
-        Family::GroupedGemm => ForestSettings { trees: 8, min_leaf: 5 },
+        Family::Gemm => ForestSettings { trees: 8, min_leaf: 24 },
+        Family::PrefillAttention | Family::DecodeAttention => ForestSettings { trees: 8, min_leaf: 16 },
+        Family::GroupedGemm => ForestSettings { trees: 8, min_leaf: 8 },
         Family::LatentPrefill | Family::LatentDecode => ForestSettings { trees: 4, min_leaf: 9 },
         // Never reached: these families have no features, and so no forest.
         Family::Collective | Family::BatchedGemm => ForestSettings { trees: 0, min_leaf: 1 },
@@ -110,7 +115,12 @@ fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<Droppe
             disagreeing.add(1, &name);
         }
         if let Some(shape) = shape(&operator, gpu) {
-            rows.push(Row { operator, latency_ns, shape, target: libm::log(latency_ns / roofline_ns(&operator, gpu)) });
+            rows.push(Row {
+                operator,
+                latency_ns,
+                shape,
+                target: libm::log(latency_ns / benchmark_ns(&operator, gpu)),
+            });
         }
     }
     let medians = medians(&rows);
@@ -123,7 +133,37 @@ fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<Droppe
         keep
     });
     dropped.extend([merged, disagreeing, implausible].into_iter().filter_map(Tally::finish));
+    dropped.extend(drop_impossible(&mut rows, gpu));
     rows
+}
+
+/// Removes rows that are faster than twice the peak rate. A group (family, formats) with more than a few of them did not
+/// run what it says and goes as a whole: its other rows are wrong by less, and nobody knows by how much.
+fn drop_impossible(rows: &mut Vec<Row>, gpu: &Gpu) -> Vec<DroppedRows> {
+    let impossible = |row: &Row| row.latency_ns < FASTEST * arithmetic_ns(&row.operator, gpu);
+    let mut groups: BTreeMap<String, [usize; 2]> = BTreeMap::new();
+    let group = |row: &Row| format!("{}, {}", row.shape.family.name(), reported_group(&row.operator));
+    for row in rows.iter() {
+        let counts = groups.entry(group(row)).or_default();
+        counts[0] += 1;
+        counts[1] += usize::from(impossible(row));
+    }
+    let broken = |row: &Row| {
+        let [all, bad] = groups[&group(row)];
+        bad as f64 > UNTRUSTED_SHARE * all as f64
+    };
+    let mut single = Tally::new("faster than twice the peak rate of the GPU");
+    let mut whole = Tally::new("of groups in which more than 2 % of the rows are faster than twice the peak rate");
+    rows.retain(|row| {
+        let tally = match (broken(row), impossible(row)) {
+            (true, _) => &mut whole,
+            (false, true) => &mut single,
+            (false, false) => return true,
+        };
+        tally.add(1, &format!("{}: {:?}: {} ns", group(row), row.operator, row.latency_ns));
+        false
+    });
+    [single, whole].into_iter().filter_map(Tally::finish).collect()
 }
 
 /// Counts rows of one kind and keeps the first as the example.
@@ -175,7 +215,7 @@ fn fit_group(family: Family, key: [u8; 2], rows: &[&Row]) -> Result<Group, Diagn
         fit_forest(&features, rows.first().map_or(0, |row| row.shape.feature_count), &targets, settings(family))?;
     let mut residuals: BTreeMap<[u32; CLASS_LENGTH], Vec<([f64; MAX_AXES], f64)>> = BTreeMap::new();
     for row in rows {
-        let residual = row.target - forest.predict(&row.shape.features).0;
+        let residual = row.target - TREND_WEIGHT * forest.predict(&row.shape.features).0;
         residuals.entry(row.shape.class).or_default().push((row.shape.coordinates, residual));
     }
     let tables = residuals.iter().map(|(class, points)| ResidualTable::new(*class, points)).collect();
@@ -266,22 +306,16 @@ pub fn reported_group(operator: &Operator) -> String {
 
 /// The card's entry of a fitted family.
 fn describe(fitted: &FittedFamily, rows: &[Row]) -> FamilyEntry {
-    let axes: &[&str] = match fitted.family {
-        Family::Gemm => &["tokens", "n", "k"],
-        Family::PrefillAttention => &["batch", "length"],
-        Family::DecodeAttention => &["batch", "context"],
-        Family::GroupedGemm => &["tokens"],
-        Family::Collective => &["gpus", "bytes"],
-        Family::LatentPrefill => &["batch", "length"],
-        Family::LatentDecode => &["batch", "context"],
-        Family::BatchedGemm => &["tokens", "products"],
-    };
-    let ranges: Vec<String> = axes
+    let ranges: Vec<String> = fitted
+        .family
+        .axes()
         .iter()
         .enumerate()
+        .filter(|(_, name)| **name != "exponent")
         .map(|(axis, name)| {
-            let values = rows.iter().map(|row| libm::round(libm::exp(row.shape.coordinates[axis])));
-            let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
+            let value = |row: &Row| libm::round(libm::exp(row.shape.coordinates[axis]));
+            let (low, high) =
+                rows.iter().map(value).fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
             format!("{name} {low}..{high}")
         })
         .collect();
