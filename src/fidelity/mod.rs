@@ -10,18 +10,22 @@ pub mod import;
 pub mod layer_operators;
 pub mod operator;
 pub mod predictor;
+pub mod provenance;
 pub mod roofline;
 pub mod shape;
 #[cfg(test)]
 mod shipped;
 pub mod step_cost;
+pub mod step_mix;
 pub mod table;
 pub mod train;
 
 pub use layer_operators::Sharding;
 pub use operator::{AttentionHeads, CollectiveKind, Operator};
 pub use predictor::{CostModel, Predictor};
+pub use provenance::{CostProvenance, TimeProvenance};
 pub use step_cost::{BatchShape, StepCost, StepLimits, StepLine};
+pub use step_mix::StepMix;
 
 /// Where an estimate comes from, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +40,11 @@ pub enum EstimateSource {
     Roofline,
 }
 
+impl EstimateSource {
+    /// Every source, in the order of the enum.
+    pub const ALL: [Self; 4] = [Self::Measured, Self::Extrapolated, Self::Transferred, Self::Roofline];
+}
+
 /// Predicted duration of one operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -43,4 +52,6 @@ pub struct Estimate {
     pub time_ns: f64,
     /// Where it comes from.
     pub source: EstimateSource,
+    /// One standard deviation of ln(time): how far off the time may be, relative to it.
+    pub uncertainty: f64,
 }

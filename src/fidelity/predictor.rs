@@ -11,6 +11,8 @@ use super::card::{CARD_FILE, Card};
 use super::fitted::FittedProfile;
 use super::operator::{CollectiveKind, Operator};
 use super::roofline::roofline_ns;
+use super::shape::Family;
+use super::train::reported_group;
 use super::{Estimate, EstimateSource};
 use crate::catalog::{Gpu, ScaleUp};
 use crate::diag::Diagnostic;
@@ -19,6 +21,11 @@ use crate::diag::Diagnostic;
 pub const FITTED_FOLDER: &str = "profiles/fitted";
 /// Data-sheet numbers that differ by less than this share are of the same processor (rounding, boost clocks).
 const SAME_PROCESSOR_TOLERANCE: f64 = 0.02;
+
+/// Uncertainty of a transferred estimate. An assumption: kernels reach a similar share of the roofline on related GPUs.
+pub const TRANSFER_UNCERTAINTY: f64 = 0.20;
+/// Uncertainty of a roofline estimate. An assumption: the default efficiencies are typical ones.
+pub const ROOFLINE_UNCERTAINTY: f64 = 0.30;
 
 /// Prices operators.
 pub trait Predictor: Send + Sync {
@@ -81,7 +88,11 @@ impl CostModel {
     /// Duration of one operator and where it comes from.
     #[must_use]
     pub fn predict(&self, operator: &Operator) -> Estimate {
-        let roofline = || Estimate { time_ns: roofline_ns(operator, &self.gpu), source: EstimateSource::Roofline };
+        let roofline = || Estimate {
+            time_ns: roofline_ns(operator, &self.gpu),
+            source: EstimateSource::Roofline,
+            uncertainty: ROOFLINE_UNCERTAINTY,
+        };
         let Some(profile) = &self.profile else { return roofline() };
         let same = match *operator {
             Operator::Collective { gpus, kind, .. } => {
@@ -97,10 +108,10 @@ impl CostModel {
         let Some((time_ns, inside)) = profile.predict(operator) else { return roofline() };
         if same {
             let source = if inside { EstimateSource::Measured } else { EstimateSource::Extrapolated };
-            return Estimate { time_ns, source };
+            return Estimate { time_ns, source, uncertainty: fitted_uncertainty(&profile.card, operator) };
         }
         let ratio = roofline_ns(operator, &self.gpu) / roofline_ns(operator, &profile.gpu);
-        Estimate { time_ns: time_ns * ratio, source: EstimateSource::Transferred }
+        Estimate { time_ns: time_ns * ratio, source: EstimateSource::Transferred, uncertainty: TRANSFER_UNCERTAINTY }
     }
 }
 
@@ -108,6 +119,13 @@ impl Predictor for CostModel {
     fn predict(&self, operator: &Operator) -> Estimate {
         Self::predict(self, operator)
     }
+}
+
+/// Uncertainty of a fitted estimate by the card's errors of the operator's group; a group that has none borrows the
+/// efficiency of another one, like a transfer.
+fn fitted_uncertainty(card: &Card, operator: &Operator) -> f64 {
+    let known = Family::of(operator).and_then(|family| card.uncertainty(family.name(), &reported_group(operator)));
+    known.unwrap_or(TRANSFER_UNCERTAINTY)
 }
 
 /// Folders GPU/ENGINE with a card, sorted; none if the folder does not exist.

@@ -413,7 +413,7 @@ fn repeated(stages: &[StageCost]) -> Vec<bool> {
 }
 
 /// The different layers of a model, in order of first appearance.
-fn distinct(layers: &[Layer]) -> Vec<Layer> {
+pub(super) fn distinct(layers: &[Layer]) -> Vec<Layer> {
     let mut kinds: Vec<Layer> = Vec::new();
     for layer in layers {
         if !kinds.contains(layer) {
