@@ -6,6 +6,8 @@ pub mod fit;
 pub mod fitted;
 pub mod forest;
 pub mod grid;
+#[cfg(test)]
+mod grid_accuracy;
 pub mod import;
 pub mod layer_operators;
 pub mod operator;

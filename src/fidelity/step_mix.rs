@@ -111,8 +111,8 @@ impl StepMix {
     pub fn add(&mut self, batches: &[BatchShape], line: StepLine, steps: u64) {
         let first = Cell::of(batches);
         let row = Octaves::index(first.decode_sequences + first.chunk_tokens).min(TOKEN_OCTAVES - 1);
-        if first.chunks > 0 {
-            let column = Octaves::index(first.chunk_context_tokens / first.chunks).min(CONTEXT_OCTAVES - 1);
+        if let Some(context) = first.chunk_context_tokens.checked_div(first.chunks) {
+            let column = Octaves::index(context).min(CONTEXT_OCTAVES - 1);
             self.add_to((TOKEN_OCTAVES + row) * CONTEXT_OCTAVES + column, &first, line.total(steps).0, steps);
             return;
         }
