@@ -250,10 +250,11 @@ impl CostProvenance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Attention, Ffn, Model, Precision, Quantized};
-    use crate::fidelity::{BatchShape, CostModel, StepLine};
+    use crate::catalog::{Attention, Ffn, HostOverhead, Model, Precision, Quantized};
+    use crate::fidelity::{BatchShape, CostModel, StepCost, StepLine};
     use crate::network::test_gpus;
     use crate::space::Parallelism;
+    use crate::units::{TICKS_PER_NS, Ticks};
 
     fn model() -> Model {
         Model {
@@ -357,7 +358,7 @@ mod tests {
     #[test]
     fn shares_sum_to_one_for_any_mix() {
         let measured = |operator: &Operator| {
-            let source = EstimateSource::ALL[Family::of(operator).map_or(0, |family| family as usize % 4)];
+            let source = EstimateSource::ALL[Family::of(operator).map_or(0, |family| family as usize % SOURCES)];
             Estimate { time_ns: 1234.5, source, uncertainty: 0.07 }
         };
         let provenance = compile(&measured);
@@ -373,6 +374,61 @@ mod tests {
         let time = compile(&|operator| gpu.predict(operator)).weigh(&mix(&[(decode(9, 5000), 10), (prompt(300), 40)]));
         assert_close(time.share(EstimateSource::Roofline), 1.0);
         assert!(time.ttft_uncertainty > 0.0 && time.ttft_uncertainty <= 0.3, "{time:?}");
+    }
+
+    /// Times linear in every size, different for every kind of operator, so that interpolation is exact.
+    fn linear(operator: &Operator) -> Estimate {
+        let time_ns = match *operator {
+            Operator::Gemm { tokens, .. } => 4000.0 + 37.0 * f64::from(tokens),
+            Operator::GroupedGemm { tokens, .. } => 9000.0 + 21.0 * f64::from(tokens),
+            Operator::PrefillAttention { chunk_tokens, context_tokens, .. } => {
+                2000.0 + f64::from(chunk_tokens) * (5.0 + f64::from(context_tokens) / 64.0)
+            }
+            Operator::DecodeAttention { batch, context_tokens, .. } => 3000.0 + 2.0 * f64::from(batch) * context_tokens,
+            Operator::Streaming { bytes, .. } => 1500.0 + bytes / 4096.0,
+            Operator::Collective { bytes, .. } => 5500.0 + bytes / 1024.0,
+        };
+        Estimate { time_ns, source: EstimateSource::Measured, uncertainty: 0.1 }
+    }
+
+    #[test]
+    fn a_composition_has_the_parts_of_the_step_cost() {
+        let mut model = model();
+        model.layers[1].ffn = Ffn::MixtureOfExperts {
+            experts: 12,
+            top_k: 2,
+            expert_intermediate_size: 256,
+            shared_intermediate_size: 256,
+            expert_bias: false,
+        };
+        let parallelism = Parallelism { pp: 2, tp_attention: 2, dp_attention: 1, tp_ffn: 2, ep_ffn: 1 };
+        let sharding =
+            Sharding { model: &model, parallelism, precision: Precision::BF16, graph: false, gpus_per_node: 8 };
+        let limits = StepLimits { max_num_seqs: 64, max_num_batched_tokens: 1024, max_model_len: 4096 };
+        let provenance = CostProvenance::compile(&sharding, limits, &linear);
+        let cost = StepCost::compile(&sharding, limits, &no_host(), &|operator| linear(operator).time_ns);
+        let mixed = BatchShape { chunks: vec![(300, 700)], finishing_chunks: 1, ..decode(21, 21 * 900) };
+        for batch in [decode(5, 5 * 333), prompt(777), mixed] {
+            let batches = std::slice::from_ref(&batch);
+            let stages: u64 = (0..2).map(|stage| cost.stage_line(stage, batches, 64).first).sum();
+            let expected = Ticks(stages) + cost.transfer(0, batches);
+            let step = mix(&[(batch, 1)]).steps().next().unwrap();
+            let ratio = provenance.of_step(&step).total() / (expected.0 as f64 / TICKS_PER_NS as f64);
+            assert!((ratio - 1.0).abs() < 1e-4, "{step:?}: {ratio}");
+        }
+    }
+
+    fn no_host() -> HostOverhead {
+        HostOverhead {
+            step_us: 0.0,
+            per_sequence_us: 0.0,
+            asynchronous: false,
+            exposed_us: 0.0,
+            eager_layer_launch_us: 0.0,
+            compiled_layer_launch_us: 0.0,
+            request_us: 0.0,
+            response_us: 0.0,
+        }
     }
 
     #[test]
