@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::catalog::{Gpu, Precision};
 use crate::diag::Diagnostics;
-use crate::fidelity::{CostModel, Sharding, StepCost, StepLimits};
+use crate::fidelity::{CostModel, CostProvenance, Sharding, StepCost, StepLimits};
 use crate::space::{Candidate, Parallelism, Pool, Space};
 use crate::spec::Sweep;
 use crate::workload::{RequestStream, generate};
@@ -42,10 +42,17 @@ impl HardwareKey {
     }
 }
 
+/// What is compiled for one hardware key.
+#[derive(Debug)]
+struct Compiled {
+    cost: StepCost,
+    provenance: CostProvenance,
+}
+
 /// Step costs and request streams, computed once and shared by all candidates and threads.
 #[derive(Debug)]
 pub struct SharedWork {
-    costs: BTreeMap<HardwareKey, StepCost>,
+    costs: BTreeMap<HardwareKey, Compiled>,
     streams: Vec<RequestStream>,
 }
 
@@ -79,8 +86,8 @@ impl SharedWork {
         let costs = pools
             .into_par_iter()
             .map(|(key, pool)| {
-                let cost = compile(sweep, &pool, limits, engines, &models[&key.kernels()]);
-                (key, cost)
+                let compiled = compile(sweep, &pool, limits, engines, &models[&key.kernels()]);
+                (key, compiled)
             })
             .collect();
         let streams = (0..sweep.workload.loads()).map(|load| generate(&sweep.workload, sweep.seed, load)).collect();
@@ -96,7 +103,13 @@ impl SharedWork {
     /// Step cost of a pool; `None` if the pool was not among the planned candidates.
     #[must_use]
     pub fn cost(&self, pool: &Pool) -> Option<&StepCost> {
-        self.costs.get(&HardwareKey::of(pool))
+        self.costs.get(&HardwareKey::of(pool)).map(|compiled| &compiled.cost)
+    }
+
+    /// Where the step cost of a pool comes from; `None` if the pool was not among the planned candidates.
+    #[must_use]
+    pub fn provenance(&self, pool: &Pool) -> Option<&CostProvenance> {
+        self.costs.get(&HardwareKey::of(pool)).map(|compiled| &compiled.provenance)
     }
 
     /// Request stream of a candidate.
@@ -114,7 +127,7 @@ fn cover(limits: StepLimits, pool: &Pool) -> StepLimits {
     }
 }
 
-fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, model: &CostModel) -> StepCost {
+fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, model: &CostModel) -> Compiled {
     let sharding = Sharding {
         model: &sweep.model,
         parallelism: pool.parallelism,
@@ -123,5 +136,8 @@ fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, mo
         gpus_per_node: pool.gpu.gpus_per_node,
     };
     let host = &engines[&*pool.engine_profile].host;
-    StepCost::compile(&sharding, limits, host, &|operator| model.predict(operator).time_ns)
+    Compiled {
+        cost: StepCost::compile(&sharding, limits, host, &|operator| model.predict(operator).time_ns),
+        provenance: CostProvenance::compile(&sharding, limits, &|operator| model.predict(operator)),
+    }
 }

@@ -10,6 +10,8 @@ use crate::diag::Diagnostic;
 
 /// Name of the card in a profile's folder.
 pub const CARD_FILE: &str = "card.toml";
+/// Nine of ten values of a normal distribution lie within this many standard deviations.
+const Z_90_TWO_SIDED: f64 = 1.645;
 
 /// Content of `card.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -190,6 +192,15 @@ impl Card {
     /// If a value cannot be written as TOML.
     pub fn to_toml(&self) -> Result<String, Diagnostic> {
         toml::to_string_pretty(self).map_err(|error| Diagnostic::new(format!("cannot write the profile card: {error}")))
+    }
+
+    /// Standard deviation of ln(time) that the held-out errors of a family and group suggest: their p90 over the splits,
+    /// averaged, as the two-sided p90 of a normal distribution.
+    #[must_use]
+    pub fn uncertainty(&self, family: &str, group: &str) -> Option<f64> {
+        let splits = self.errors.iter().filter(|entry| entry.family == family && entry.group == group);
+        let (sum, count) = splits.fold((0.0, 0), |(sum, count), entry| (sum + entry.p90, count + 1));
+        (count > 0).then(|| sum / f64::from(count) / 100.0 / Z_90_TWO_SIDED)
     }
 
     /// The largest p95 over the splits of a family and group, in per cent.

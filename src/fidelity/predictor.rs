@@ -7,11 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::card::{CARD_FILE, Card};
+use super::family::Family;
 use super::fitted::FittedProfile;
 use super::latent::{self, Growth};
 use super::operator::{CollectiveKind, Operator};
 use super::roofline::{benchmark_ns, roofline_ns};
 use super::table::Coverage;
+use super::train::reported_group;
 use super::{Estimate, EstimateSource};
 use crate::catalog::{Gpu, ScaleUp};
 use crate::diag::Diagnostic;
@@ -24,6 +26,14 @@ pub const FITTED_FOLDER: &str = "profiles/fitted";
 const UNEQUAL_LENGTHS: f64 = 0.05;
 /// Data-sheet numbers that differ by less than this share are of the same processor (rounding, boost clocks).
 const SAME_PROCESSOR_TOLERANCE: f64 = 0.02;
+
+/// Uncertainty of a measured shape: two measurements of the same kernels on the same GPU differ by 3 % in the median (the
+/// H200 tables of vLLM 0.18 and 0.19).
+const MEASURED_UNCERTAINTY: f64 = 0.03;
+/// Uncertainty of a transferred estimate. An assumption: kernels reach a similar share of the roofline on related GPUs.
+pub const TRANSFER_UNCERTAINTY: f64 = 0.20;
+/// Uncertainty of a roofline estimate. An assumption: the default efficiencies are typical ones.
+pub const ROOFLINE_UNCERTAINTY: f64 = 0.30;
 
 /// Prices operators.
 pub trait Predictor: Send + Sync {
@@ -107,14 +117,18 @@ impl CostModel {
         let bound_ns = roofline_ns(operator, &self.gpu);
         let (block, shortest) = (self.predict_kernel(&growth.block), self.predict_kernel(&growth.shortest));
         if block.source == EstimateSource::Roofline {
-            return Estimate { time_ns: bound_ns, source: EstimateSource::Roofline };
+            return Estimate { time_ns: bound_ns, ..block };
         }
         let grown_ns = (block.time_ns - shortest.time_ns).max(0.0) * growth.share;
-        Estimate { time_ns: roofline_ns(&growth.floor, &self.gpu) + grown_ns, source: block.source }
+        Estimate { time_ns: roofline_ns(&growth.floor, &self.gpu) + grown_ns, ..block }
     }
 
     fn predict_kernel(&self, operator: &Operator) -> Estimate {
-        let roofline = || Estimate { time_ns: roofline_ns(operator, &self.gpu), source: EstimateSource::Roofline };
+        let roofline = || Estimate {
+            time_ns: roofline_ns(operator, &self.gpu),
+            source: EstimateSource::Roofline,
+            uncertainty: ROOFLINE_UNCERTAINTY,
+        };
         let Some(profile) = &self.profile else { return roofline() };
         let same = match *operator {
             Operator::Collective { gpus, kind, .. } => {
@@ -129,15 +143,15 @@ impl CostModel {
         };
         let Some((time_ns, coverage)) = profile.predict(operator) else { return roofline() };
         if same {
-            let source = match coverage {
-                Coverage::Measured => EstimateSource::Measured,
-                Coverage::Between => EstimateSource::Interpolated,
-                Coverage::Beyond => EstimateSource::Extrapolated,
+            let (source, uncertainty) = match coverage {
+                Coverage::Measured => (EstimateSource::Measured, MEASURED_UNCERTAINTY),
+                Coverage::Between => (EstimateSource::Interpolated, fitted_uncertainty(&profile.card, operator)),
+                Coverage::Beyond => (EstimateSource::Extrapolated, fitted_uncertainty(&profile.card, operator)),
             };
-            return Estimate { time_ns, source };
+            return Estimate { time_ns, source, uncertainty };
         }
         let ratio = benchmark_ns(operator, &self.gpu) / benchmark_ns(operator, &profile.gpu);
-        Estimate { time_ns: time_ns * ratio, source: EstimateSource::Transferred }
+        Estimate { time_ns: time_ns * ratio, source: EstimateSource::Transferred, uncertainty: TRANSFER_UNCERTAINTY }
     }
 }
 
@@ -145,6 +159,13 @@ impl Predictor for CostModel {
     fn predict(&self, operator: &Operator) -> Estimate {
         Self::predict(self, operator)
     }
+}
+
+/// Uncertainty of a fitted estimate by the card's errors of the operator's group; a group that has none borrows the
+/// efficiency of another one, like a transfer.
+fn fitted_uncertainty(card: &Card, operator: &Operator) -> f64 {
+    let known = Family::of(operator).and_then(|family| card.uncertainty(family.name(), &reported_group(operator)));
+    known.unwrap_or(TRANSFER_UNCERTAINTY)
 }
 
 /// Folders GPU/ENGINE with a card, sorted; none if the folder does not exist.

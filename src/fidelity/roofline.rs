@@ -259,7 +259,7 @@ mod tests {
     }
 
     fn decode(batch: u32, context_tokens: f64) -> Operator {
-        Operator::DecodeAttention { batch, context_tokens, longest_tokens: context_tokens, heads: heads(None) }
+        Operator::decode_attention(batch, context_tokens, heads(None))
     }
 
     fn experts() -> Experts {

@@ -36,7 +36,7 @@ fn heads() -> AttentionHeads {
 }
 
 fn decode(batch: u32, context_tokens: f64) -> Operator {
-    Operator::DecodeAttention { batch, context_tokens, longest_tokens: context_tokens, heads: heads() }
+    Operator::decode_attention(batch, context_tokens, heads())
 }
 
 fn prefill(chunk_tokens: u32, context_tokens: u32) -> Operator {

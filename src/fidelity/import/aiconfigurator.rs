@@ -298,7 +298,7 @@ fn decode(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
     let heads = attention_heads(fields)?;
     let [batch, new_tokens] = fixed(&fields.numbers[4..6])?;
     let context_tokens = f64::from(new_tokens) + f64::from(fields.numbers[6]);
-    Ok(vec![Operator::DecodeAttention { batch, context_tokens, longest_tokens: context_tokens, heads }])
+    Ok(vec![Operator::decode_attention(batch, context_tokens, heads)])
 }
 
 /// Head count, batch, new tokens and tokens before, and the block's formats, of a latent attention block. A block on one
