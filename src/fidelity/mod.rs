@@ -1,5 +1,6 @@
 //! The fidelity plane: operators, predictors and the step-cost grids compiled from them.
 
+pub mod accuracy;
 pub mod bytes;
 pub mod card;
 pub mod fit;
@@ -17,6 +18,7 @@ mod shipped;
 pub mod step_cost;
 pub mod table;
 pub mod train;
+pub mod transfer;
 
 pub use layer_operators::Sharding;
 pub use operator::{AttentionHeads, CollectiveKind, Operator};

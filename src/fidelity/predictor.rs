@@ -111,7 +111,8 @@ impl Predictor for CostModel {
 }
 
 /// Folders GPU/ENGINE with a card, sorted; none if the folder does not exist.
-fn profile_folders(fitted: &Path) -> Vec<PathBuf> {
+#[must_use]
+pub fn profile_folders(fitted: &Path) -> Vec<PathBuf> {
     let children = |folder: &Path| -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
