@@ -71,6 +71,8 @@ const BOTTOM: f64 = 34.0;
 /// Left of a panel: vertical axis title and tick labels; right of it.
 const PANEL_LEFT: f64 = 50.0;
 const PANEL_RIGHT: f64 = 16.0;
+/// Close enough for twofolds and fivefolds between the powers of ten.
+const TICK_SPACING: f64 = 40.0;
 const CURVE_WIDTH: f64 = 2.0;
 
 /// Writes the figure as SVG and PNG next to each other: `path` with either extension.
@@ -125,7 +127,7 @@ fn legend_entries(figure: &ErrorFigure) -> Vec<LegendEntry> {
 
 fn draw_panel(scene: &mut Scene, figure: &ErrorFigure, panel: &ErrorPanel, area: Frame) {
     let axes = Panel::at(area, Scale::fixed(ERRORS.0, ERRORS.1, true), Scale::fixed(0.0, 100.0, false));
-    axes.draw_grid(scene);
+    axes.draw_grid(scene, TICK_SPACING);
     scene.bold(&panel.title, [area.left, area.top - 12.0], Anchor::Start, TEXT_SIZE, INK);
     let middle = [(area.left + area.right) / 2.0, area.bottom + 34.0];
     scene.text("Relative error, absolute (%)", middle, Anchor::Middle, SMALL_SIZE, INK);

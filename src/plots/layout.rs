@@ -47,8 +47,8 @@ impl Panel {
         Self { area, x, y }
     }
 
-    fn x_ticks(&self) -> Vec<f64> {
-        self.x.ticks((self.area.width() / X_TICK_SPACING) as usize)
+    fn x_ticks(&self, spacing: f64) -> Vec<f64> {
+        self.x.ticks((self.area.width() / spacing) as usize)
     }
 
     fn y_ticks(&self) -> Vec<f64> {
@@ -73,17 +73,17 @@ impl Panel {
 
     /// Grid, ticks, axis lines and titles.
     pub(super) fn draw_axes(&self, scene: &mut Scene, x: &AxisSpec, y: &AxisSpec) {
-        self.draw_grid(scene);
+        self.draw_grid(scene, X_TICK_SPACING);
         let Frame { left, top, bottom, .. } = self.area;
         let x_title = [left + self.area.width() / 2.0, bottom + TICK_GAP + SMALL_SIZE + 16.0];
         draw_axis_title(scene, x, x_title, false);
         draw_axis_title(scene, y, [BORDER + TEXT_SIZE / 2.0 - 4.0, top + self.area.height() / 2.0], true);
     }
 
-    /// Grid, ticks and the horizontal axis line.
-    pub(super) fn draw_grid(&self, scene: &mut Scene) {
+    /// Grid, ticks and the horizontal axis line; horizontal ticks about `x_spacing` apart.
+    pub(super) fn draw_grid(&self, scene: &mut Scene, x_spacing: f64) {
         let Frame { left, top, right, bottom } = self.area;
-        for tick in self.x_ticks() {
+        for tick in self.x_ticks(x_spacing) {
             let at = left + self.x.share(tick) * self.area.width();
             scene.line(vec![[at, top], [at, bottom]], 0.75, GRID);
             scene.line(vec![[at, bottom], [at, bottom + 4.0]], 1.0, AXIS);

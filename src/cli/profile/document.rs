@@ -125,7 +125,7 @@ impl Report<'_> {
         let mut text = format!("# Accuracy of operator predictions\n\n{INTRODUCTION}\n{}", self.profiles());
         text.push_str(
             "\n## Held-out shapes against the aims\n\nAll groups of a family together; p50 / p95 in per cent, bold where \
-             the aim is met. The last column of each table names the splits that meet both.\n",
+             the aim is met.\nThe last column of each table names the splits that meet both.\n",
         );
         for aim in AIMS {
             text.push_str(&self.aim(aim));
@@ -265,7 +265,7 @@ impl Report<'_> {
         headings.extend(names.iter().map(String::as_str));
         format!(
             "\n## Beyond the measurements\n\nFitted without the largest quarter of the sizes and judged on them: p50 / p95 \
-             (median with its sign) in per cent. A plus says too slow.\n\n{}",
+             (median with its sign) in\nper cent. A plus says too slow.\n\n{}",
             table(&headings, 1, rows)
         )
     }
@@ -300,9 +300,9 @@ impl Report<'_> {
         ];
         format!(
             "\n## Transfer to another GPU\n\nA GPU's tables against what the profile of *another* GPU says, scaled per \
-             operator by the ratio of the two rooflines: the method for GPUs without tables of their own. Nothing of the \
-             measured GPU is used but its data sheet. `servescape profile check TABLES --gpu NAME --from GPU` prints the \
-             same by group and size.\n\n{}",
+             operator by the ratio of the two\nrooflines: the method for GPUs without tables of their own. Of the measured \
+             GPU only its data sheet is used. Printed by\n`servescape profile check TABLES --gpu NAME --from GPU`, there \
+             also by group and size.\n\n{}",
             table(&headings, 3, rows)
         )
     }

@@ -115,7 +115,7 @@ impl Inputs {
         let position = |family: Family| Family::ALL.iter().position(|other| *other == family);
         let references = PUBLISHED.iter().map(|published| {
             let series = if let [family] = published.families { position(*family) } else { None };
-            (format!("Frontier paper, {}: p50 and p95", published.name), series)
+            (format!("Frontier: {}", published.name), series)
         });
         let panels = self.shown.iter().enumerate().flat_map(|(rank, card)| {
             [
@@ -128,14 +128,14 @@ impl Inputs {
             title: "Error of predicted operator times".to_owned(),
             subtitle:
                 "Distribution of |predicted / measured − 1| over rows that the fit has not seen; all number formats. \
-                       Rings: published errors on H800 in BF16."
+                       Rings: p50 and p95 of the Frontier paper, H800, BF16."
                     .to_owned(),
             series: Family::ALL.iter().map(name).collect(),
             references: references.collect(),
             panels: panels.collect(),
             footnote:
-                "servescape profile report · rings from arXiv 2605.21312, figure 7 (attention: prefill and decode; \
-                       other rows and shapes than the curves)"
+                "servescape profile report · rings: arXiv 2605.21312, figure 7; other rows and shapes than the curves, \
+                       attention is prefill and decode together"
                     .to_owned(),
         }
     }
@@ -230,9 +230,11 @@ mod tests {
 
     #[test]
     fn a_gpu_finds_its_last_engine_and_missing_ones_are_skipped() {
-        let mut card = Card::load(&shipped().profiles.join("h100-sxm/vllm-0.19").join(CARD_FILE)).unwrap();
+        let folder = &profile_folders(&shipped().profiles)[0];
+        let mut card = Card::load(&folder.join(CARD_FILE)).unwrap();
+        (card.gpu.name, card.engine) = ("h100-sxm".to_owned(), "vllm-0.19".to_owned());
         let mut cards = vec![card.clone()];
-        card.engine = "vllm-0.24".to_owned();
+        "vllm-0.24".clone_into(&mut card.engine);
         cards.push(card);
         let find =
             |names: &[&str]| shown_profiles(&cards, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
