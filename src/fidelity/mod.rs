@@ -1,5 +1,6 @@
 //! The fidelity plane: operators, predictors and the step-cost grids compiled from them.
 
+pub mod accuracy;
 pub mod bytes;
 pub mod card;
 pub mod expert_load;
@@ -24,6 +25,7 @@ pub mod step_cost;
 pub mod step_mix;
 pub mod table;
 pub mod train;
+pub mod transfer;
 
 pub use expert_load::ExpertLoad;
 pub use layer_operators::Sharding;

@@ -6,14 +6,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::card::{CARD_FILE, Card};
+use super::card::{CARD_FILE, Card, ErrorKind};
 use super::family::Family;
 use super::fitted::FittedProfile;
 use super::latent::{self, Growth};
 use super::operator::{CollectiveKind, Operator};
 use super::roofline::{benchmark_ns, roofline_ns};
 use super::table::Coverage;
-use super::train::reported_group;
 use super::{Estimate, EstimateSource};
 use crate::catalog::{Gpu, ScaleUp};
 use crate::diag::Diagnostic;
@@ -50,6 +49,8 @@ pub struct CostModel {
     same_processor: bool,
     /// Collectives on the profile's GPU take the same time here.
     same_links: bool,
+    /// Per family, the uncertainty between measurements and beyond them.
+    uncertainties: [[f64; 2]; Family::ALL.len()],
 }
 
 impl CostModel {
@@ -76,7 +77,18 @@ impl CostModel {
         let measured = profile.as_ref().map(|profile| &profile.gpu);
         let same_processor = measured.is_some_and(|measured| same_processor(measured, gpu));
         let same_links = measured.is_some_and(|measured| same_links(measured, gpu));
-        Self { gpu: gpu.clone(), profile, same_processor, same_links }
+        let uncertainties = Family::ALL.map(|family| {
+            let errors = |kind| profile.as_ref().and_then(|profile| profile.card.uncertainty(family.name(), kind));
+            let between = errors(ErrorKind::HeldOut).unwrap_or(TRANSFER_UNCERTAINTY);
+            [between, errors(ErrorKind::Extrapolation).unwrap_or(between).max(between)]
+        });
+        Self { gpu: gpu.clone(), profile, same_processor, same_links, uncertainties }
+    }
+
+    /// Uncertainty of a fitted estimate by the card's errors of the operator's family.
+    fn uncertainty(&self, operator: &Operator, kind: ErrorKind) -> f64 {
+        let position = Family::of(operator).map_or(0, |family| family as usize);
+        self.uncertainties[position][usize::from(kind == ErrorKind::Extrapolation)]
     }
 
     /// The GPU that is priced.
@@ -97,7 +109,7 @@ impl CostModel {
         if let Some(growth) = latent::growth(operator) {
             return self.predict_growth(operator, &growth);
         }
-        let mut estimate = self.predict_kernel(operator);
+        let mut estimate = self.benchmark(operator);
         estimate.time_ns = estimate.time_ns.max(cold_cache_ns(operator, &self.gpu));
         match *operator {
             Operator::DecodeAttention { batch, context_tokens, longest_tokens, heads }
@@ -105,7 +117,7 @@ impl CostModel {
             {
                 let longest =
                     Operator::DecodeAttention { batch, context_tokens: longest_tokens, longest_tokens, heads };
-                let further_ns = self.predict_kernel(&longest).time_ns - estimate.time_ns;
+                let further_ns = self.benchmark(&longest).time_ns - estimate.time_ns;
                 Estimate { time_ns: estimate.time_ns + UNEQUAL_LENGTHS * further_ns.max(0.0), ..estimate }
             }
             _ => estimate,
@@ -115,7 +127,7 @@ impl CostModel {
     /// Attention of a latent block: its growth with the length, never less than the roofline.
     fn predict_growth(&self, operator: &Operator, growth: &Growth) -> Estimate {
         let bound_ns = roofline_ns(operator, &self.gpu);
-        let (block, shortest) = (self.predict_kernel(&growth.block), self.predict_kernel(&growth.shortest));
+        let (block, shortest) = (self.benchmark(&growth.block), self.benchmark(&growth.shortest));
         if block.source == EstimateSource::Roofline {
             return Estimate { time_ns: bound_ns, ..block };
         }
@@ -123,7 +135,10 @@ impl CostModel {
         Estimate { time_ns: roofline_ns(&growth.floor, &self.gpu) + grown_ns, ..block }
     }
 
-    fn predict_kernel(&self, operator: &Operator) -> Estimate {
+    /// Duration of one operator as a benchmark measures it, again and again on the same data, and where it comes from: what
+    /// tables of measurements are compared with.
+    #[must_use]
+    pub fn benchmark(&self, operator: &Operator) -> Estimate {
         let roofline = || Estimate {
             time_ns: roofline_ns(operator, &self.gpu),
             source: EstimateSource::Roofline,
@@ -145,8 +160,10 @@ impl CostModel {
         if same {
             let (source, uncertainty) = match coverage {
                 Coverage::Measured => (EstimateSource::Measured, MEASURED_UNCERTAINTY),
-                Coverage::Between => (EstimateSource::Interpolated, fitted_uncertainty(&profile.card, operator)),
-                Coverage::Beyond => (EstimateSource::Extrapolated, fitted_uncertainty(&profile.card, operator)),
+                Coverage::Between => (EstimateSource::Interpolated, self.uncertainty(operator, ErrorKind::HeldOut)),
+                Coverage::Beyond => {
+                    (EstimateSource::Extrapolated, self.uncertainty(operator, ErrorKind::Extrapolation))
+                }
             };
             return Estimate { time_ns, source, uncertainty };
         }
@@ -161,15 +178,9 @@ impl Predictor for CostModel {
     }
 }
 
-/// Uncertainty of a fitted estimate by the card's errors of the operator's group; a group that has none borrows the
-/// efficiency of another one, like a transfer.
-fn fitted_uncertainty(card: &Card, operator: &Operator) -> f64 {
-    let known = Family::of(operator).and_then(|family| card.uncertainty(family.name(), &reported_group(operator)));
-    known.unwrap_or(TRANSFER_UNCERTAINTY)
-}
-
 /// Folders GPU/ENGINE with a card, sorted; none if the folder does not exist.
-fn profile_folders(fitted: &Path) -> Vec<PathBuf> {
+#[must_use]
+pub fn profile_folders(fitted: &Path) -> Vec<PathBuf> {
     let children = |folder: &Path| -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -1,10 +1,10 @@
-//! From measurements to a fitted profile: merge repeats, drop implausible rows, fit, and measure the error on shapes
-//! that were held out.
+//! From measurements to a fitted profile: merge repeats, drop implausible rows, fit, describe.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::card::{Card, DroppedRows, ErrorEntry, FamilyEntry, GpuFacts};
-use super::family::{Family, Split};
+use super::accuracy::{self, reported_group};
+use super::card::{Card, DroppedRows, FamilyEntry, GpuFacts};
+use super::family::Family;
 use super::fit::{ForestSettings, fit_forest};
 use super::fitted::{FittedFamily, Group, TREND_WEIGHT};
 use super::import::{Measurement, Measurements};
@@ -12,10 +12,8 @@ use super::operator::Operator;
 use super::roofline::{arithmetic_ns, benchmark_ns};
 use super::shape::{CLASS_LENGTH, MAX_AXES, MAX_FEATURES, Shape, shape};
 use super::table::ResidualTable;
-use crate::catalog::{Gpu, NumberFormat};
+use crate::catalog::Gpu;
 use crate::diag::Diagnostic;
-use crate::network::CollectiveKind;
-use crate::rng::Stream;
 
 /// A row this far from its group's median of ln(measured / roofline), a factor of 20, is a failed measurement.
 const IMPLAUSIBLE: f64 = 3.0;
@@ -26,17 +24,16 @@ const FASTEST: f64 = 0.5;
 const UNTRUSTED_SHARE: f64 = 0.02;
 /// Repeats of one shape that differ by more than this factor are named on the card.
 const DISAGREEMENT: f64 = 1.25;
-/// One in so many keys without an order (matrix shapes, head counts) is held out, by a hash of the key.
-const HELD_OUT_ONE_IN: u64 = 7;
-/// Of keys with an order (tokens, batch, bytes) every fourth is held out, counted so that both ends stay in the fit.
-const HELD_OUT_STRIDE: usize = 4;
 
 /// One usable measurement.
 #[derive(Clone, Copy, Debug)]
-struct Row {
-    operator: Operator,
-    latency_ns: f64,
-    shape: Shape,
+pub(super) struct Row {
+    /// What ran.
+    pub(super) operator: Operator,
+    /// How long: the median of repeats, in nanoseconds.
+    pub(super) latency_ns: f64,
+    /// What a predictor sees of the operator.
+    pub(super) shape: Shape,
     /// ln(measured / roofline).
     target: f64,
 }
@@ -76,6 +73,7 @@ pub fn train(measurements: Measurements, gpu: &Gpu, engine: &str) -> Result<Fitt
         families: Vec::new(),
         dropped: measurements.dropped,
         errors: Vec::new(),
+        worst: Vec::new(),
     };
     let rows = usable_rows(&measurements.rows, gpu, &mut card.dropped);
     let mut families = Vec::new();
@@ -86,9 +84,9 @@ pub fn train(measurements: Measurements, gpu: &Gpu, engine: &str) -> Result<Fitt
         }
         let fitted = fit_family(family, &rows)?;
         card.families.push(describe(&fitted, &rows));
-        for split in family.splits() {
-            card.errors.extend(held_out_errors(family, &rows, split)?);
-        }
+        let (errors, worst) = accuracy::judge(family, &rows, gpu)?;
+        card.errors.extend(errors);
+        card.worst.extend(worst);
         families.push(fitted);
     }
     if families.is_empty() {
@@ -98,7 +96,7 @@ pub fn train(measurements: Measurements, gpu: &Gpu, engine: &str) -> Result<Fitt
 }
 
 /// Shapes and targets of the measurements, repeats merged by their median, failed measurements dropped.
-fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<DroppedRows>) -> Vec<Row> {
+pub(super) fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<DroppedRows>) -> Vec<Row> {
     let mut repeats: BTreeMap<String, (Operator, Vec<f64>)> = BTreeMap::new();
     for Measurement { operator, latency_ns } in measurements {
         let entry = repeats.entry(format!("{operator:?}")).or_insert_with(|| (*operator, Vec::new()));
@@ -199,7 +197,7 @@ fn medians(rows: &[Row]) -> BTreeMap<(Family, [u8; 2]), f64> {
 }
 
 /// Fits one family: per group a forest on the targets, per class a table of what the forest leaves.
-fn fit_family(family: Family, rows: &[Row]) -> Result<FittedFamily, Diagnostic> {
+pub(super) fn fit_family(family: Family, rows: &[Row]) -> Result<FittedFamily, Diagnostic> {
     let mut by_group: BTreeMap<[u8; 2], Vec<&Row>> = BTreeMap::new();
     for row in rows {
         by_group.entry(row.shape.group).or_default().push(row);
@@ -220,88 +218,6 @@ fn fit_group(family: Family, key: [u8; 2], rows: &[&Row]) -> Result<Group, Diagn
     }
     let tables = residuals.iter().map(|(class, points)| ResidualTable::new(*class, points)).collect();
     Ok(Group { key, forest, tables })
-}
-
-/// Fits without the held-out keys of a split and measures the error on them, per reported group.
-fn held_out_errors(family: Family, rows: &[Row], split: &Split) -> Result<Vec<ErrorEntry>, Diagnostic> {
-    let keys: BTreeSet<[u32; 5]> = rows.iter().map(|row| (split.key)(&row.operator)).collect();
-    let held_keys: BTreeSet<[u32; 5]> = keys
-        .iter()
-        .enumerate()
-        .filter(|(position, key)| {
-            if split.ordered {
-                position % HELD_OUT_STRIDE == HELD_OUT_STRIDE / 2 && position + 1 < keys.len()
-            } else {
-                let seed = |hash: u64, part: &u32| hash.wrapping_mul(1_000_003).wrapping_add(u64::from(*part));
-                Stream::new(0, split.name, key.iter().fold(0, seed)).below(HELD_OUT_ONE_IN) == 0
-            }
-        })
-        .map(|(_, key)| *key)
-        .collect();
-    let is_held_out = |row: &Row| held_keys.contains(&(split.key)(&row.operator));
-    let (held, kept): (Vec<Row>, Vec<Row>) = rows.iter().copied().partition(is_held_out);
-    if held.is_empty() || kept.is_empty() {
-        return Ok(Vec::new());
-    }
-    let fitted = fit_family(family, &kept)?;
-    let mut errors: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for row in &held {
-        if let Some((residual, _)) = fitted.residual(&row.shape) {
-            let error = (libm::exp(residual - row.target) - 1.0).abs() * 100.0;
-            errors.entry(reported_group(&row.operator)).or_default().push(error);
-        }
-    }
-    Ok(errors.into_iter().map(|(group, errors)| summarise(family, group, split, errors)).collect())
-}
-
-fn summarise(family: Family, group: String, split: &Split, mut errors: Vec<f64>) -> ErrorEntry {
-    errors.sort_unstable_by(f64::total_cmp);
-    let at = |percent: usize| {
-        let error = errors[(errors.len() * percent).div_ceil(100).max(1) - 1];
-        libm::round(error * 100.0) / 100.0
-    };
-    ErrorEntry {
-        family: family.name().to_owned(),
-        group,
-        held_out: split.name.to_owned(),
-        rows: errors.len(),
-        p50: at(50),
-        p90: at(90),
-        p95: at(95),
-        worst: at(100),
-    }
-}
-
-/// The group that an operator's error is reported under.
-#[must_use]
-pub fn reported_group(operator: &Operator) -> String {
-    let formats = |weights: NumberFormat, activations: NumberFormat| {
-        if weights == activations {
-            weights.name().to_owned()
-        } else {
-            format!("{} weights, {} inputs", weights.name(), activations.name())
-        }
-    };
-    match *operator {
-        Operator::Gemm { weights, activations, .. } => formats(weights, activations),
-        Operator::GroupedGemm { experts, load, .. } => {
-            let skew = if load.exponent > 0.0 { ", skewed" } else { "" };
-            format!("{}{skew}", formats(experts.weights, experts.activations))
-        }
-        Operator::LatentPrefill { block, .. } | Operator::LatentDecode { block, .. } => {
-            format!("{} weights, {} cache", block.weights.name(), block.kv_cache.name())
-        }
-        Operator::PrefillAttention { heads, .. } | Operator::DecodeAttention { heads, .. } => {
-            let window = if heads.window.is_some() { ", window" } else { "" };
-            format!("{} cache{window}", heads.kv_cache.name())
-        }
-        Operator::Collective { kind: CollectiveKind::AllReduce, graph, .. } => {
-            format!("all_reduce, {}", if graph { "graph" } else { "eager" })
-        }
-        Operator::Collective { kind, .. } => kind.name().to_owned(),
-        Operator::Streaming { .. } => "all".to_owned(),
-        Operator::BatchedGemm { .. } => "bf16".to_owned(),
-    }
 }
 
 /// The card's entry of a fitted family.
