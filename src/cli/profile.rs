@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, Gpu};
 use crate::diag::{Diagnostic, Diagnostics, nearest};
 use crate::fidelity::card::{CARD_FILE, Card, DroppedRows};
 use crate::fidelity::family::Family;
-use crate::fidelity::import::{IMPORTERS, Importer, Measurements};
+use crate::fidelity::import::{IMPORTERS, Importer, LaunchOverhead, Measurements};
 use crate::fidelity::train;
 use crate::units::format_count;
 
@@ -154,7 +154,20 @@ fn report_import(measurements: &Measurements, out: &mut dyn Write) -> std::io::R
         let rows = measurements.rows.iter().filter(|row| Family::of(&row.operator) == Some(family)).count();
         writeln!(out, "{:<18} {:>9} rows", family.name(), format_count(rows as u64))?;
     }
+    let unfitted = measurements.rows.iter().filter(|row| Family::of(&row.operator).is_none()).count();
+    writeln!(out, "{:<18} {:>9} rows (not fitted)", "streaming", format_count(unfitted as u64))?;
+    report_launches(&measurements.launch_overheads, out)?;
     report_dropped(&measurements.dropped, out)
+}
+
+fn report_launches(overheads: &[LaunchOverhead], out: &mut dyn Write) -> std::io::Result<()> {
+    if !overheads.is_empty() {
+        writeln!(out, "\nwhat a launch adds to the kernels, median over the shapes timed both ways:")?;
+    }
+    for LaunchOverhead { operator, shapes, median_us } in overheads {
+        writeln!(out, "{operator:<26} {median_us:>7.1} us  {:>7} shapes", format_count(*shapes as u64))?;
+    }
+    Ok(())
 }
 
 fn report_dropped(dropped: &[DroppedRows], out: &mut dyn Write) -> std::io::Result<()> {

@@ -91,12 +91,23 @@ impl ExpertLoad {
         }
     }
 
-    /// The load of a measured histogram: rows per local expert. Its exponent is the one of the power law whose most
-    /// loaded expert has the same share, so that tables measured under power laws apply.
+    /// The load of a measured histogram: rows per local expert.
     #[must_use]
     pub fn histogram(rows: &[f64], tokens: u32, experts: &Experts) -> Self {
         let load = Self::of_rows(rows);
+        Self::measured(load.rows, load.hit, load.largest, tokens, experts)
+    }
+
+    /// A measured load: rows routed to this GPU, local experts that are hit, rows of the most loaded one. Its exponent
+    /// is the one of the power law whose most loaded expert has the same share, so that tables measured under power
+    /// laws apply.
+    #[must_use]
+    pub fn measured(rows: f64, hit: f64, largest: f64, tokens: u32, experts: &Experts) -> Self {
+        let load = Self { exponent: 0.0, rows, hit, largest };
         let share = |load: &Self| load.largest / load.rows.max(f64::MIN_POSITIVE);
+        if share(&load) <= share(&Self::balanced(tokens, experts)) {
+            return load;
+        }
         let (mut low, mut high) = (0.0, STEEPEST);
         for _ in 0..BISECTIONS {
             let middle = f64::midpoint(low, high);
@@ -106,7 +117,7 @@ impl ExpertLoad {
                 high = middle;
             }
         }
-        Self { exponent: if share(&load) <= share(&Self::balanced(tokens, experts)) { 0.0 } else { low }, ..load }
+        Self { exponent: low, ..load }
     }
 }
 

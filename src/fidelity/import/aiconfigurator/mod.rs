@@ -1,0 +1,212 @@
+//! Kernel tables of NVIDIA's AIConfigurator (github.com/ai-dynamo/aiconfigurator, Apache-2.0): a folder per GPU system
+//! with `FAMILY/ENGINE/VERSION/*.parquet` and `comm/nccl/VERSION/*.parquet`; latencies in milliseconds, message sizes in
+//! elements. The wheel of the package `aiconfigurator-core` holds the same folders.
+
+mod rows;
+mod source;
+mod suspect;
+mod tables;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{Dropped, Importer, Measurement, Measurements, in_release_line, version_of};
+use crate::diag::Diagnostic;
+use crate::fidelity::operator::{CollectiveKind, Operator};
+use source::Source;
+use tables::{NCCL, TABLES, Table};
+
+/// Registry entry.
+pub const IMPORTER: Importer = Importer {
+    name: "aiconfigurator",
+    summary: "parquet tables of AIConfigurator: a folder of one GPU system, CHECKOUT/SYSTEM or WHEEL.whl/SYSTEM; \
+              engines `vllm-VERSION`, `sglang-VERSION` and `trtllm-VERSION`",
+    import,
+};
+
+/// Engines, as their folders are named.
+const ENGINES: [&str; 3] = ["vllm", "sglang", "trtllm"];
+/// The NCCL release line that vLLM ships (PyTorch's `nvidia-nccl-cu12` 2.27); tables of other lines are used only where
+/// this one is missing.
+const PREFERRED_NCCL: &str = "2.27";
+
+/// Reads the tables of `engine` (e.g. `vllm-0.19`) of one GPU system.
+///
+/// # Errors
+/// If there is no table of this engine version, or a file cannot be read.
+pub fn import(path: &Path, engine: &str) -> Result<Measurements, Diagnostic> {
+    let known = ENGINES.iter().find_map(|name| Some((*name, version_of(engine, name)?)));
+    let (name, version) = known.ok_or_else(|| {
+        Diagnostic::new(format!("this importer knows no engine `{engine}`"))
+            .help("give the engine as `vllm-VERSION`, `sglang-VERSION` or `trtllm-VERSION`, e.g. `vllm-0.19`")
+    })?;
+    let mut source = Source::open(path)?;
+    let (mut rows, mut dropped) = (Vec::new(), Dropped::default());
+    let mut other_layout = None;
+    for table in TABLES {
+        let (folder, line) = match table.family {
+            NCCL => (NCCL.to_owned(), PREFERRED_NCCL),
+            family => (format!("{family}/{name}"), version),
+        };
+        let Some(file) = find(&source, &folder, table, line) else { continue };
+        let bytes = source.read(&file)?;
+        match rows::read(bytes.clone(), table, &mut dropped) {
+            Ok(read) => rows.extend(suspect::without_suspects(read, &mut dropped)),
+            Err(reason) => {
+                let count = rows::count(bytes).map_err(|_| unreadable(&file, &reason))?;
+                other_layout = other_layout.or_else(|| Some(unreadable(&file, &reason)));
+                dropped.add(format!("tables of another layout: {reason}"), count, || file.clone());
+            }
+        }
+    }
+    if rows.is_empty() {
+        return Err(other_layout.unwrap_or_else(|| no_tables(&source, path, name, engine)));
+    }
+    name_unread_tables(&mut source, name, version, &mut dropped)?;
+    prefer_custom_all_reduce(&mut rows, &mut dropped);
+    Ok(Measurements {
+        rows,
+        dropped: dropped.finish(),
+        source: format!("AIConfigurator kernel tables, {engine} and NCCL (github.com/ai-dynamo/aiconfigurator)"),
+        licence: "Apache-2.0".to_owned(),
+        attribution: "Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES".to_owned(),
+        ..Measurements::default()
+    })
+}
+
+fn unreadable(file: &str, reason: &str) -> Diagnostic {
+    Diagnostic::new(format!("cannot read the table `{file}`: {reason}"))
+}
+
+fn no_tables(source: &Source, path: &Path, name: &str, engine: &str) -> Diagnostic {
+    let versions = source.names(&format!("gemm/{name}"));
+    let none = Diagnostic::new(format!("`{}` holds no tables of `{engine}`", path.display()));
+    match versions.last() {
+        Some(last) => none.help(format!("the newest matrix products of this engine are of `{name}-{last}`")),
+        None => none.help(format!("there are no matrix products of `{name}` for this system")),
+    }
+}
+
+/// The newest version of a table in a release line, e.g. `0.19` finds `0.19.0`; for NCCL any version will do.
+fn find(source: &Source, folder: &str, table: &Table, line: &str) -> Option<String> {
+    let file = |version: &String| {
+        let folder = format!("{folder}/{version}");
+        source.names(&folder).contains(table.file).then(|| format!("{folder}/{}", table.file))
+    };
+    let mut versions: Vec<String> = source.names(folder).into_iter().collect();
+    versions.sort_by_key(|version| numbers_of(version));
+    let newest_first = || versions.iter().rev();
+    let in_line = newest_first().filter(|version| in_release_line(version, line)).find_map(file);
+    in_line.or_else(|| if folder == NCCL { newest_first().find_map(file) } else { None })
+}
+
+/// The numbers in a version, so that 0.5.9 sorts before 0.5.14.
+fn numbers_of(version: &str) -> Vec<u32> {
+    version.split(|character: char| !character.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+}
+
+/// Counts the tables of this engine version that no operator is made of.
+fn name_unread_tables(source: &mut Source, name: &str, version: &str, dropped: &mut Dropped) -> Result<(), Diagnostic> {
+    for family in source.names("") {
+        let folder = format!("{family}/{name}");
+        let versions: BTreeSet<String> = source.names(&folder);
+        for version in versions.iter().filter(|candidate| in_release_line(candidate, version)) {
+            for file in source.names(&format!("{folder}/{version}")) {
+                let read = TABLES.iter().any(|table| table.family == family && table.file == file);
+                if read || !file.ends_with(".parquet") {
+                    continue;
+                }
+                let path = format!("{folder}/{version}/{file}");
+                let count = rows::count(source.read(&path)?).map_err(|reason| unreadable(&path, &reason))?;
+                dropped.add(format!("tables of a kind that is not priced: {family}"), count, || path);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The engine's own all-reduce table covers every size: its kernels where they apply, NCCL above. Where it exists, NCCL's
+/// all-reduce rows, which come last, are left out.
+fn prefer_custom_all_reduce(rows: &mut Vec<Measurement>, dropped: &mut Dropped) {
+    let is_all_reduce =
+        |row: &Measurement| matches!(row.operator, Operator::Collective { kind: CollectiveKind::AllReduce, .. });
+    let is_gather = |row: &Measurement| matches!(row.operator, Operator::Collective { kind, .. } if kind != CollectiveKind::AllReduce);
+    // NCCL's file opens with all-gathers, so all-reduces before the first of those are the engine's.
+    let Some(first_nccl) = rows.iter().position(is_gather) else { return };
+    if !rows[..first_nccl].iter().any(is_all_reduce) {
+        return;
+    }
+    let mut position = 0;
+    rows.retain(|row| {
+        let drop = position >= first_nccl && is_all_reduce(row);
+        position += 1;
+        if drop {
+            dropped.add("NCCL all-reduces: the engine's own table covers them", 1, || format!("{:?}", row.operator));
+        }
+        !drop
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::sync::Arc;
+
+    use arrow_array::{Array, Float64Array, Int64Array, RecordBatch, StringArray};
+    use arrow_schema::{DataType, Field, Schema};
+    use parquet::arrow::ArrowWriter;
+
+    use super::*;
+    use crate::catalog::NumberFormat;
+
+    fn write_gemm(folder: &Path, with_k: bool, latencies: &[f64]) {
+        let folder = folder.join("gemm/vllm/0.19.0");
+        fs::create_dir_all(&folder).unwrap();
+        let count = latencies.len();
+        let int = |value: i64| Arc::new(Int64Array::from(vec![value; count])) as Arc<dyn Array>;
+        let mut fields = vec![
+            Field::new("gemm_dtype", DataType::Utf8, true),
+            Field::new("latency", DataType::Float64, true),
+            Field::new("m", DataType::Int64, true),
+            Field::new("n", DataType::Int64, true),
+        ];
+        let mut columns: Vec<Arc<dyn Array>> = vec![
+            Arc::new(StringArray::from(vec!["fp8"; count])),
+            Arc::new(Float64Array::from(latencies.to_vec())),
+            int(16),
+            int(1024),
+        ];
+        if with_k {
+            fields.push(Field::new("k", DataType::Int64, true));
+            columns.push(int(2048));
+        }
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+        let file = File::create(folder.join("gemm_perf.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+
+    #[test]
+    fn reads_columns_by_name_and_names_bad_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        write_gemm(folder.path(), true, &[0.5, -1.0, f64::NAN]);
+        let measurements = import(folder.path(), "vllm-0.19").unwrap();
+        let fp8 = NumberFormat::Fp8;
+        let operator = Operator::Gemm { tokens: 16, n: 1024, k: 2048, weights: fp8, activations: fp8 };
+        assert_eq!(measurements.rows, [Measurement { operator, latency_ns: 0.5e6 }]);
+        assert_eq!(measurements.dropped.len(), 1);
+        assert_eq!(measurements.dropped[0].rows, 2);
+        assert!(measurements.dropped[0].reason.contains("not positive"));
+        assert!(measurements.dropped[0].example.contains("m 16"), "{}", measurements.dropped[0].example);
+    }
+
+    #[test]
+    fn a_missing_column_or_version_is_a_diagnostic() {
+        let folder = tempfile::tempdir().unwrap();
+        write_gemm(folder.path(), false, &[0.5]);
+        assert!(import(folder.path(), "vllm-0.19").unwrap_err().message.contains("no column `k`"));
+        assert!(import(folder.path(), "vllm-0.1").unwrap_err().message.contains("no tables"));
+        assert!(import(folder.path(), "other-1").unwrap_err().help.is_some());
+    }
+}

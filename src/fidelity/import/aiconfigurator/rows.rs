@@ -1,0 +1,128 @@
+//! Reading the rows of one parquet table.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{Array, Float64Array, Int64Array, LargeStringArray, RecordBatch, StringArray};
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::tables::{Fields, Table};
+use crate::fidelity::import::{Dropped, Measurement};
+
+/// Number of rows of a table.
+pub(super) fn count(bytes: Bytes) -> Result<usize, String> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).map_err(|error| error.to_string())?;
+    Ok(usize::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or_default())
+}
+
+/// Reads the rows of a table. Where several kernels were measured for one shape, those of the table's most frequent
+/// kernel are kept: it is the one that the engine chooses by default.
+pub(super) fn read(bytes: Bytes, table: &Table, dropped: &mut Dropped) -> Result<Vec<Measurement>, String> {
+    let mut reader = Reader { table, rows: Vec::new(), kernels: Vec::new(), rows_of_kernel: BTreeMap::new(), dropped };
+    let batches = ParquetRecordBatchReaderBuilder::try_new(bytes)
+        .and_then(ParquetRecordBatchReaderBuilder::build)
+        .map_err(|error| error.to_string())?;
+    for batch in batches {
+        reader.batch(&batch.map_err(|error| error.to_string())?)?;
+    }
+    Ok(reader.finish())
+}
+
+struct Reader<'a> {
+    table: &'a Table,
+    rows: Vec<Measurement>,
+    /// The kernel of each row.
+    kernels: Vec<String>,
+    rows_of_kernel: BTreeMap<String, usize>,
+    dropped: &'a mut Dropped,
+}
+
+impl Reader<'_> {
+    fn batch(&mut self, batch: &RecordBatch) -> Result<(), String> {
+        let table = self.table;
+        let text: Vec<Vec<Option<&str>>> =
+            table.text.iter().map(|name| text_column(batch, name)).collect::<Result<_, _>>()?;
+        let numbers: Vec<&Int64Array> =
+            table.numbers.iter().map(|name| column(batch, name)).collect::<Result<_, _>>()?;
+        let latency: &Float64Array = column(batch, "latency")?;
+        let kernels = text_column(batch, "kernel_source").unwrap_or_default();
+        for row in 0..batch.num_rows() {
+            let kernel = kernels.get(row).copied().flatten().unwrap_or_default();
+            let missing =
+                text.iter().any(|values| values[row].is_none()) || numbers.iter().any(|array| array.is_null(row));
+            let latency_ms = if latency.is_null(row) { f64::NAN } else { latency.value(row) };
+            let fields: Option<Vec<u32>> = numbers.iter().map(|array| u32::try_from(array.value(row)).ok()).collect();
+            let converted = match fields {
+                _ if missing => Err("a field is empty".to_owned()),
+                None => Err("a count is negative or too large".to_owned()),
+                _ if !(latency_ms.is_finite() && latency_ms > 0.0) => Err("the latency is not positive".to_owned()),
+                // Experts of two products instead of three, under the columns of those with three.
+                _ if kernel.ends_with("_nongated") => Err("experts without a gate".to_owned()),
+                Some(numbers) => {
+                    (table.convert)(&Fields { text: text.iter().filter_map(|values| values[row]).collect(), numbers })
+                }
+            };
+            match converted {
+                Ok(operators) => {
+                    *self.rows_of_kernel.entry(kernel.to_owned()).or_default() += 1;
+                    for operator in operators {
+                        self.rows.push(Measurement { operator, latency_ns: latency_ms * 1e6 });
+                        self.kernels.push(kernel.to_owned());
+                    }
+                }
+                Err(reason) => self.dropped.add(reason, 1, || example(table, &text, &numbers, row)),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Vec<Measurement> {
+        let Self { mut rows, kernels, rows_of_kernel, dropped, .. } = self;
+        if rows_of_kernel.len() < 2 {
+            return rows;
+        }
+        let frequency = |position: usize| rows_of_kernel[&kernels[position]];
+        let mut most_frequent: BTreeMap<String, usize> = BTreeMap::new();
+        for (position, row) in rows.iter().enumerate() {
+            let best = most_frequent.entry(format!("{:?}", row.operator)).or_insert(position);
+            if frequency(position) > frequency(*best) {
+                *best = position;
+            }
+        }
+        let mut position = 0;
+        rows.retain(|row| {
+            let best = most_frequent[&format!("{:?}", row.operator)];
+            let keep = kernels[best] == kernels[position];
+            if !keep {
+                dropped.add("other kernels for a shape that the default kernel covers", 1, || {
+                    format!("{}: {:?}", kernels[position], row.operator)
+                });
+            }
+            position += 1;
+            keep
+        });
+        rows
+    }
+}
+
+/// The fields of a row that is left out.
+fn example(table: &Table, text: &[Vec<Option<&str>>], numbers: &[&Int64Array], row: usize) -> String {
+    let text = table.text.iter().zip(text).map(|(name, values)| format!("{name} {}", values[row].unwrap_or("")));
+    let numbers = table.numbers.iter().zip(numbers).map(|(name, array)| format!("{name} {}", array.value(row)));
+    let parts: Vec<String> = text.chain(numbers).collect();
+    format!("{}: {}", table.file.trim_end_matches("_perf.parquet"), parts.join(", "))
+}
+
+/// A text column by name; some tables have 64-bit offsets.
+fn text_column<'a>(batch: &'a RecordBatch, name: &str) -> Result<Vec<Option<&'a str>>, String> {
+    match column::<LargeStringArray>(batch, name) {
+        Ok(array) => Ok(array.iter().collect()),
+        Err(_) => column::<StringArray>(batch, name).map(|array| array.iter().collect()),
+    }
+}
+
+/// A column by name and type. The tables hold text, 64-bit integers and 64-bit floats only.
+fn column<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a A, String> {
+    let array = batch.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
+    array.as_any().downcast_ref::<A>().ok_or_else(|| format!("column `{name}` has the type {}", array.data_type()))
+}
