@@ -14,16 +14,16 @@ fit() {
 }
 
 fit a100_sxm a100-80gb-sxm vllm-0.14
-fit h100_sxm h100-sxm vllm-0.14
 fit h100_sxm h100-sxm vllm-0.19
-fit h200_sxm h200 vllm-0.14
+fit h100_sxm h100-sxm vllm-0.24
 fit h200_sxm h200 vllm-0.18
+fit h200_sxm h200 vllm-0.24
 fit b200_sxm b200 vllm-0.19
 fit b200_sxm b200 vllm-0.24
 fit b300_sxm b300 vllm-0.19
 fit b300_sxm b300 vllm-0.24
-fit gb200 gb200 vllm-0.14
 fit gb200 gb200 vllm-0.19
+fit gb200 gb200 vllm-0.24
 fit l40s l40s vllm-0.14
 fit l40s l40s vllm-0.24
 fit rtx_pro_6000_server rtx-pro-6000 vllm-0.19
