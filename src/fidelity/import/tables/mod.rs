@@ -165,10 +165,10 @@ fn format(record: &Record<'_>) -> Result<NumberFormat, String> {
 }
 
 /// Width of one attention head. The tables lack it; it is the hidden size over the heads, except in models whose
-/// published `config.json` has a `head_dim`: Qwen3 128, Qwen3-Next 256, Phi-tiny-MoE 128, Step-2-mini and Step-3 256.
+/// configuration (`data/config/models` of Frontier) has another `head_dim`.
 fn head_width(model: &str, hidden: u32, heads: u32) -> Result<u32, String> {
     let model = model.to_lowercase();
-    let published = [("qwen3-next", 256), ("qwen3", 128), ("phi-tiny-moe", 128), ("step", 256)];
+    let published = [("qwen3-next", 256), ("qwen3", 128), ("phi-tiny-moe", 128), ("step-moe", 256)];
     match published.iter().find(|(prefix, _)| model.starts_with(prefix)) {
         Some((_, width)) => Ok(*width),
         None if hidden.is_multiple_of(heads) => Ok(hidden / heads),
