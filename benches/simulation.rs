@@ -5,8 +5,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use servescape::catalog::{Catalog, HostOverhead, Precision};
-use servescape::fidelity::{BatchShape, CostModel, Sharding, StepCost, StepLimits};
+use servescape::catalog::{Catalog, HostOverhead, Model, NumberFormat, Precision};
+use servescape::fidelity::{BatchShape, CostModel, CostProvenance, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::router;
 use servescape::scheduler::scheduler;
 use servescape::sim::{Advance, Arena, Deployment, Outcome, RequestBounds, simulate};
@@ -25,27 +25,37 @@ const LIMITS: EngineLimits = EngineLimits {
     chunked_prefill: true,
 };
 
-/// Llama-3.3-70B in fp8 on H100 SXM, four GPUs a stage.
-fn cost(pp: u32) -> StepCost {
+const STEP_LIMITS: StepLimits = StepLimits { max_num_seqs: 256, max_num_batched_tokens: 8192, max_model_len: 16_384 };
+const HOST: HostOverhead = HostOverhead {
+    step_us: 0.0,
+    per_sequence_us: 0.0,
+    asynchronous: true,
+    exposed_us: 900.0,
+    eager_layer_launch_us: 0.0,
+    compiled_layer_launch_us: 0.0,
+    request_us: 0.0,
+    response_us: 0.0,
+};
+
+/// Llama-3.3-70B in fp8, and the cost model of H100 SXM.
+fn llama_on_h100() -> (Model, CostModel) {
     let catalog = Catalog::locate(None).expect("run in the repository");
     let model = catalog.model("llama-3.3-70b-fp8").expect("a shipped model");
     let gpu = catalog.gpu("h100-sxm").expect("a shipped GPU");
-    let costs = CostModel::load(catalog.root(), &gpu).expect("a shipped profile");
+    let costs = CostModel::load(catalog.root(), &gpu, "vllm-0.19").expect("a shipped profile");
+    (model, costs)
+}
+
+/// Four GPUs a stage, fp8 cache.
+fn sharding(model: &Model, pp: u32) -> Sharding<'_> {
     let parallelism = Parallelism { pp, tp_attention: 4, dp_attention: 1, tp_ffn: 4, ep_ffn: 1 };
-    let precision = Precision { kv_cache: servescape::catalog::NumberFormat::Fp8, ..model.checkpoint };
-    let sharding = Sharding { model: &model, parallelism, precision, graph: true, gpus_per_node: 8 };
-    let limits = StepLimits { max_num_seqs: 256, max_num_batched_tokens: 8192, max_model_len: 16_384 };
-    let host = HostOverhead {
-        step_us: 0.0,
-        per_sequence_us: 0.0,
-        asynchronous: true,
-        exposed_us: 900.0,
-        eager_layer_launch_us: 0.0,
-        compiled_layer_launch_us: 0.0,
-        request_us: 0.0,
-        response_us: 0.0,
-    };
-    StepCost::compile(&sharding, limits, &host, &|operator| costs.predict(operator).time_ns)
+    let precision = Precision { kv_cache: NumberFormat::Fp8, ..model.checkpoint };
+    Sharding { model, parallelism, precision, graph: true, gpus_per_node: 8 }
+}
+
+fn cost(pp: u32) -> StepCost {
+    let (model, costs) = llama_on_h100();
+    StepCost::compile(&sharding(&model, pp), STEP_LIMITS, &HOST, &|operator| costs.predict(operator).time_ns)
 }
 
 /// Requests of 4000 prompt and 500 output tokens, or lengths around them.
@@ -106,12 +116,27 @@ fn look_ups(criterion: &mut Criterion) {
     criterion.bench_function("step cost of a mixed batch", |bencher| {
         bencher.iter(|| cost.line(std::slice::from_ref(black_box(&mixed)), 256));
     });
-    criterion.bench_function("compiling a step cost", |bencher| bencher.iter(|| self::cost(1)));
+}
+
+fn compile(criterion: &mut Criterion) {
+    let (model, costs) = llama_on_h100();
+    let sharding = sharding(&model, 1);
+    let mut group = criterion.benchmark_group("compile");
+    group.bench_function("step cost", |bencher| {
+        bencher.iter(|| {
+            StepCost::compile(black_box(&sharding), STEP_LIMITS, &HOST, &|operator| costs.predict(operator).time_ns)
+        });
+    });
+    group.bench_function("provenance", |bencher| {
+        bencher
+            .iter(|| CostProvenance::compile(black_box(&sharding), STEP_LIMITS, &|operator| costs.predict(operator)));
+    });
+    group.finish();
 }
 
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20);
-    targets = simulations, look_ups
+    targets = simulations, look_ups, compile
 }
 criterion_main!(benches);

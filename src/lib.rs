@@ -22,7 +22,7 @@
 //! | [`space`] | index <-> candidate, constraints, stable ids, deployment commands |
 //! | [`memory`] | weights, activations, buffers, KV blocks; verdicts with numbers |
 //! | [`network`] | collectives and transfers by topology |
-//! | [`fidelity`] | operators, fitted predictors, rooflines, and the step-cost grids compiled from them |
+//! | [`fidelity`] | operators, fitted predictors, rooflines, the step-cost grids compiled from them, and where their times come from |
 //! | [`workload`] | arrivals, lengths and traces: one request stream per load |
 //! | [`scheduler`] | scheduling and routing policies, one file each |
 //! | [`sim`] | the discrete-event simulator |

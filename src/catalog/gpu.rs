@@ -18,6 +18,8 @@ pub struct Gpu {
     pub sm_version: u32,
     /// Streaming multiprocessors.
     pub sm_count: u32,
+    /// Last-level (L2) cache, in bytes.
+    pub l2_bytes: u64,
     /// Dense tensor-core rate for 16-bit floats, in FLOP/s.
     pub bf16_flops: f64,
     /// Dense rate for 8-bit floats, in FLOP/s; `None` where the hardware has none.
@@ -88,6 +90,7 @@ impl ScaleUp {
 struct GpuFile {
     sm_version: Spanned<u32>,
     sm_count: Spanned<u32>,
+    l2_bytes: Spanned<u64>,
     gpus_per_node: Spanned<u32>,
     power_watts: Option<Spanned<f64>>,
     compute: ComputeTable,
@@ -166,6 +169,7 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<Gpu, Diagnostics
         name: name.to_owned(),
         sm_version: checks.count("sm_version", &file.sm_version),
         sm_count: checks.count("sm_count", &file.sm_count),
+        l2_bytes: checks.count("l2_bytes", &file.l2_bytes),
         bf16_flops: checks.positive("bf16_flops", &file.compute.bf16_flops),
         fp8_flops: file.compute.fp8_flops.as_ref().map(|rate| checks.positive("fp8_flops", rate)),
         int8_flops: checks.positive("int8_ops", &file.compute.int8_ops),
@@ -198,6 +202,7 @@ mod tests {
     const FILE: &str = r#"
 sm_version = 90
 sm_count = 132
+l2_bytes = 50_000_000
 gpus_per_node = 8
 
 [compute]

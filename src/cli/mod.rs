@@ -93,14 +93,7 @@ fn dispatch(cli: &Cli, output: &mut Output<'_>) -> Result<Exit, Failure> {
         Command::Merge(args) => merge::run(args, output),
         Command::Columns(args) => columns::run(args, output),
         Command::Profile(args) => {
-            let find_gpu = |name: &str| {
-                let mut problems = match catalog()?.gpu(name) {
-                    Ok(gpu) => return Ok(gpu),
-                    Err(problems) => problems,
-                };
-                Err(problems.0.remove(0))
-            };
-            profile::run(args, &find_gpu, output.results)?;
+            profile::run(args, &catalog, output.results)?;
             Ok(Exit::Success)
         }
         Command::Schema(args) => schema::run(args, output),

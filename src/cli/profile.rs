@@ -1,13 +1,18 @@
 //! `servescape profile`: import kernel measurements, fit predictors on them, show what a fitted profile is worth.
 
+mod check;
+mod document;
+mod report;
+mod tables;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use crate::catalog::Gpu;
-use crate::diag::{Diagnostic, nearest};
+use crate::catalog::{Catalog, Gpu};
+use crate::diag::{Diagnostic, Diagnostics, nearest};
 use crate::fidelity::card::{CARD_FILE, Card, DroppedRows};
 use crate::fidelity::family::Family;
 use crate::fidelity::import::{IMPORTERS, Importer, LaunchOverhead, Measurements};
@@ -31,6 +36,10 @@ pub enum ProfileCommand {
     Fit(FitArgs),
     /// Print the card of a fitted profile as tables
     Show(ShowArgs),
+    /// Compare the cost model of a GPU, its own or transferred, with measurements of that GPU
+    Check(check::CheckArgs),
+    /// Write the accuracy report of all fitted profiles, with its figure
+    Report(report::ReportArgs),
 }
 
 /// Where measurements are read from.
@@ -67,29 +76,32 @@ pub struct ShowArgs {
     pub profile: PathBuf,
 }
 
-/// Runs the verb; `find_gpu` looks a GPU up in the catalogue.
+/// Runs the verb; `catalog` finds the folder with GPUs and fitted profiles, for the steps that need it.
 ///
 /// # Errors
 /// Unknown names, unreadable measurements, an unwritable folder.
 pub fn run(
     args: &ProfileArgs,
-    find_gpu: &dyn Fn(&str) -> Result<Gpu, Diagnostic>,
+    catalog: &dyn Fn() -> Result<Catalog, Diagnostic>,
     out: &mut dyn Write,
-) -> Result<(), Diagnostic> {
+) -> Result<(), Diagnostics> {
     match &args.command {
         ProfileCommand::Import(args) => {
             let measurements = import(args)?;
-            report_import(&measurements, out).map_err(unwritable)
+            report_import(&measurements, out).map_err(unwritable)?;
         }
         ProfileCommand::Fit(args) => {
-            let card = fit(args, &find_gpu(&args.gpu)?)?;
-            report_card(&card, out).map_err(unwritable)
+            let card = fit(args, &catalog()?.gpu(&args.gpu)?)?;
+            report_card(&card, out).map_err(unwritable)?;
         }
         ProfileCommand::Show(args) => {
             let card = Card::load(&args.profile.join(CARD_FILE))?;
-            report_card(&card, out).map_err(unwritable)
+            report_card(&card, out).map_err(unwritable)?;
         }
+        ProfileCommand::Check(args) => check::run(args, &catalog()?, out)?,
+        ProfileCommand::Report(args) => report::run(args, out)?,
     }
+    Ok(())
 }
 
 fn unwritable(error: std::io::Error) -> Diagnostic {
@@ -118,13 +130,17 @@ fn find_importer(name: &str) -> Result<&'static Importer, Diagnostic> {
 /// Unreadable measurements, or an unwritable folder.
 pub fn fit(args: &FitArgs, gpu: &Gpu) -> Result<Card, Diagnostic> {
     let fitted = train::train(import(&args.import)?, gpu, &args.import.engine)?;
-    fs::create_dir_all(&args.out)
-        .map_err(|error| Diagnostic::new(format!("cannot create the folder `{}`: {error}", args.out.display())))?;
+    create_folder(&args.out)?;
     for (entry, family) in fitted.card.families.iter().zip(&fitted.families) {
         write_file(&args.out.join(&entry.file), &family.to_bytes()?)?;
     }
     write_file(&args.out.join(CARD_FILE), fitted.card.to_toml()?.as_bytes())?;
     Ok(fitted.card)
+}
+
+fn create_folder(path: &Path) -> Result<(), Diagnostic> {
+    fs::create_dir_all(path)
+        .map_err(|error| Diagnostic::new(format!("cannot create the folder `{}`: {error}", path.display())))
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
@@ -164,31 +180,9 @@ fn report_dropped(dropped: &[DroppedRows], out: &mut dyn Write) -> std::io::Resu
     Ok(())
 }
 
-/// Prints a card as Markdown tables: what was fitted, then the held-out errors.
+/// Prints a card as Markdown tables: what was fitted, then the errors on rows that were left out.
 fn report_card(card: &Card, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "{} on {}: {} ({}; {})\n", card.engine, card.gpu.name, card.source, card.licence, card.attribution)?;
-    writeln!(out, "| family | rows | forest nodes | table cells | ranges |\n|---|---:|---:|---:|---|")?;
-    for entry in &card.families {
-        let [rows, nodes, cells] = [entry.rows, entry.nodes, entry.cells].map(|count| format_count(count as u64));
-        writeln!(out, "| {} | {rows} | {nodes} | {cells} | {} |", entry.name, entry.ranges)?;
-    }
-    writeln!(
-        out,
-        "\n| family | group | held out: whole | rows | p50 % | p90 % | p95 % | worst % |\n|---|---|---|---:|---:|---:|---:|---:|"
-    )?;
-    for entry in &card.errors {
-        writeln!(
-            out,
-            "| {} | {} | {} | {} | {:.2} | {:.2} | {:.2} | {:.1} |",
-            entry.family,
-            entry.group,
-            entry.held_out,
-            format_count(entry.rows as u64),
-            entry.p50,
-            entry.p90,
-            entry.p95,
-            entry.worst
-        )?;
-    }
+    writeln!(out, "{}\n{}", tables::ranges(card), tables::errors(card))?;
     report_dropped(&card.dropped, out)
 }

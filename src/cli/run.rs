@@ -137,8 +137,8 @@ fn simulate(
     output: &mut Output<'_>,
 ) -> Result<RunReport, Failure> {
     let Workspace { sweep, space, engines, .. } = workspace;
-    let shared = SharedWork::prepare(sweep, space, plan, engines, |gpu| {
-        CostModel::load(catalog.root(), gpu).map_err(Into::into)
+    let shared = SharedWork::prepare(sweep, space, plan, engines, |gpu, engine| {
+        CostModel::load(catalog.root(), gpu, engine).map_err(Into::into)
     })?;
     let evaluator = Evaluator { sweep, space, shared: &shared, engines };
     let stop = stop_on_interrupt();

@@ -37,19 +37,35 @@ impl Evaluator<'_> {
     pub fn row(&self, arena: &mut Arena, index: u64, kv_blocks: u64, bounds: &[Bound]) -> OwnedRow {
         let candidate = self.space.candidate(index).expect("planned candidates are valid");
         let result = catch_unwind(AssertUnwindSafe(|| self.simulate(arena, &candidate, kv_blocks, &mut ())));
+        let provenance = self.shared.provenance(&candidate.pools[0]);
         let candidate = Arc::new(candidate);
         match result {
             Ok(outcome) => {
                 let status = Status::of(&outcome);
-                let mut row =
-                    OwnedRow { candidate, status, outcome: Some(outcome), kv_blocks, sla_met: false, error: None };
+                let mut row = OwnedRow {
+                    candidate,
+                    status,
+                    outcome: Some(outcome),
+                    provenance: provenance.map(|provenance| provenance.weigh(arena.step_mix())),
+                    kv_blocks,
+                    sla_met: false,
+                    error: None,
+                };
                 row.sla_met = status == Status::Completed && bounds.iter().all(|bound| bound.allows_row(&row.as_row()));
                 row
             }
             Err(panic) => {
                 *arena = Arena::default();
                 let error = Some(panic_message(panic.as_ref()));
-                OwnedRow { candidate, status: Status::Panicked, outcome: None, kv_blocks, sla_met: false, error }
+                OwnedRow {
+                    candidate,
+                    status: Status::Panicked,
+                    outcome: None,
+                    provenance: None,
+                    kv_blocks,
+                    sla_met: false,
+                    error,
+                }
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Work that candidates share: step costs per hardware key, request streams per load.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use rayon::prelude::*;
 
 use crate::catalog::{Gpu, Precision};
 use crate::diag::Diagnostics;
-use crate::fidelity::{CostModel, Sharding, StepCost, StepLimits};
+use crate::fidelity::{CostModel, CostProvenance, Sharding, StepCost, StepLimits};
 use crate::space::{Candidate, Parallelism, Pool, Space};
 use crate::spec::Sweep;
 use crate::workload::{RequestStream, generate};
@@ -34,19 +35,31 @@ impl HardwareKey {
             graph: pool.engine.cuda_graph,
         }
     }
+
+    /// What the kernels' times depend on: GPU and engine.
+    fn kernels(&self) -> (String, String) {
+        (self.gpu.clone(), self.engine.clone())
+    }
+}
+
+/// What is compiled for one hardware key.
+#[derive(Debug)]
+struct Compiled {
+    cost: StepCost,
+    provenance: CostProvenance,
 }
 
 /// Step costs and request streams, computed once and shared by all candidates and threads.
 #[derive(Debug)]
 pub struct SharedWork {
-    costs: BTreeMap<HardwareKey, StepCost>,
+    costs: BTreeMap<HardwareKey, Compiled>,
     streams: Vec<RequestStream>,
 }
 
 impl SharedWork {
     /// Compiles the step costs of every hardware key among the planned candidates, and draws the streams.
     ///
-    /// `cost_model` finds the predictors of a GPU.
+    /// `cost_model` finds the predictors of a GPU and an engine profile, by its name.
     ///
     /// # Errors
     /// What `cost_model` reports.
@@ -55,25 +68,26 @@ impl SharedWork {
         space: &Space,
         plan: &Plan,
         engines: &Engines,
-        cost_model: impl Fn(&Gpu) -> Result<CostModel, Diagnostics>,
+        cost_model: impl Fn(&Gpu, &str) -> Result<CostModel, Diagnostics>,
     ) -> Result<Self, Diagnostics> {
         let mut pools: BTreeMap<HardwareKey, Pool> = BTreeMap::new();
-        let mut models: BTreeMap<String, CostModel> = BTreeMap::new();
+        let mut models: BTreeMap<(String, String), CostModel> = BTreeMap::new();
         let mut limits = StepLimits { max_num_seqs: 1, max_num_batched_tokens: 1, max_model_len: 1 };
         for candidate in plan.feasible.iter().filter_map(|&(index, _)| space.candidate(index).ok()) {
             for pool in candidate.pools {
                 limits = cover(limits, &pool);
-                if !models.contains_key(&pool.gpu.name) {
-                    models.insert(pool.gpu.name.clone(), cost_model(&pool.gpu)?);
+                let key = HardwareKey::of(&pool);
+                if let Entry::Vacant(vacant) = models.entry(key.kernels()) {
+                    vacant.insert(cost_model(&pool.gpu, &pool.engine_profile)?);
                 }
-                pools.entry(HardwareKey::of(&pool)).or_insert(pool);
+                pools.entry(key).or_insert(pool);
             }
         }
         let costs = pools
             .into_par_iter()
             .map(|(key, pool)| {
-                let cost = compile(sweep, &pool, limits, engines, &models[&key.gpu]);
-                (key, cost)
+                let compiled = compile(sweep, &pool, limits, engines, &models[&key.kernels()]);
+                (key, compiled)
             })
             .collect();
         let streams = (0..sweep.workload.loads()).map(|load| generate(&sweep.workload, sweep.seed, load)).collect();
@@ -89,7 +103,13 @@ impl SharedWork {
     /// Step cost of a pool; `None` if the pool was not among the planned candidates.
     #[must_use]
     pub fn cost(&self, pool: &Pool) -> Option<&StepCost> {
-        self.costs.get(&HardwareKey::of(pool))
+        self.costs.get(&HardwareKey::of(pool)).map(|compiled| &compiled.cost)
+    }
+
+    /// Where the step cost of a pool comes from; `None` if the pool was not among the planned candidates.
+    #[must_use]
+    pub fn provenance(&self, pool: &Pool) -> Option<&CostProvenance> {
+        self.costs.get(&HardwareKey::of(pool)).map(|compiled| &compiled.provenance)
     }
 
     /// Request stream of a candidate.
@@ -107,7 +127,7 @@ fn cover(limits: StepLimits, pool: &Pool) -> StepLimits {
     }
 }
 
-fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, model: &CostModel) -> StepCost {
+fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, model: &CostModel) -> Compiled {
     let sharding = Sharding {
         model: &sweep.model,
         parallelism: pool.parallelism,
@@ -116,5 +136,8 @@ fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, mo
         gpus_per_node: pool.gpu.gpus_per_node,
     };
     let host = &engines[&*pool.engine_profile].host;
-    StepCost::compile(&sharding, limits, host, &|operator| model.predict(operator).time_ns)
+    Compiled {
+        cost: StepCost::compile(&sharding, limits, host, &|operator| model.predict(operator).time_ns),
+        provenance: CostProvenance::compile(&sharding, limits, &|operator| model.predict(operator)),
+    }
 }

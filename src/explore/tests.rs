@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::catalog::Catalog;
-use crate::fidelity::CostModel;
+use crate::fidelity::predictor::ROOFLINE_UNCERTAINTY;
+use crate::fidelity::{CostModel, EstimateSource};
 use crate::results::{Manifest, OwnedRow, Status, Table};
 use crate::sim::Arena;
 use crate::space::Space;
@@ -52,7 +53,8 @@ impl World {
         let catalog = Catalog::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
         let engines = engines_of(&sweep, |name| catalog.engine(name)).unwrap();
         let plan = Plan::new(&sweep, &space, &engines);
-        let shared = SharedWork::prepare(&sweep, &space, &plan, &engines, |gpu| Ok(CostModel::new(gpu, None))).unwrap();
+        let shared =
+            SharedWork::prepare(&sweep, &space, &plan, &engines, |gpu, _| Ok(CostModel::new(gpu, None))).unwrap();
         Self { sweep, space, engines, plan, shared }
     }
 
@@ -121,4 +123,16 @@ fn a_candidate_that_panics_becomes_a_row_and_the_next_one_is_not_affected() {
     assert_eq!((broken.status, broken.outcome), (Status::Panicked, None));
     assert!(broken.error.unwrap().contains("the longest request needs 14 KV blocks, an engine has 4"));
     assert_eq!(evaluator.row(&mut arena, 1, 10_000, &[]).outcome, clean.outcome);
+}
+
+#[test]
+fn a_gpu_without_measurements_is_simulated_on_rooflines_alone() {
+    let world = World::new();
+    let row = world.evaluator().row(&mut Arena::default(), 3, 10_000, &[]);
+    let provenance = row.provenance.unwrap();
+    assert!((provenance.share(EstimateSource::Roofline) - 1.0).abs() < 1e-12, "{provenance:?}");
+    // Families are independent, so that a step is better known than any of its operators.
+    for uncertainty in [provenance.tpot_uncertainty, provenance.ttft_uncertainty] {
+        assert!(uncertainty > 0.1 && uncertainty < ROOFLINE_UNCERTAINTY, "{provenance:?}");
+    }
 }

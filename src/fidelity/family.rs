@@ -78,6 +78,19 @@ impl Family {
         }
     }
 
+    /// Names of the table's axes. All are natural logarithms, but for the exponent of a power law.
+    #[must_use]
+    pub fn axes(self) -> &'static [&'static str] {
+        match self {
+            Self::Gemm => &["tokens", "n", "k"],
+            Self::PrefillAttention | Self::LatentPrefill => &["batch", "length"],
+            Self::DecodeAttention | Self::LatentDecode => &["batch", "context"],
+            Self::GroupedGemm => &["tokens", "exponent"],
+            Self::Collective => &["gpus", "bytes"],
+            Self::BatchedGemm => &["tokens", "products"],
+        }
+    }
+
     /// The held-out splits of this family.
     #[must_use]
     pub fn splits(self) -> &'static [Split] {

@@ -1,14 +1,20 @@
 //! Integer look-up grids over token counts, batch sizes and context lengths.
 //!
-//! Predictors are evaluated only here; the simulator reads ticks. Knots sit where a shift finds them, so that a look-up
+//! The simulator reads ticks and never asks a predictor. Knots sit where a shift finds them, so that a look-up
 //! costs a few loads and no search.
 
-/// Token counts up to this one have a knot each: CUDA-graph sizes and GEMM tiles make steps that interpolation would
-/// smear.
-pub const DENSE_TOKENS: u32 = 512;
-/// Distance between knots above [`DENSE_TOKENS`]: half a GEMM tile row of 128.
-pub const TOKEN_STRIDE: u32 = 1 << TOKEN_STRIDE_BITS;
-const TOKEN_STRIDE_BITS: u32 = 6;
+/// Token counts up to this one have a knot each: CUDA-graph sizes, GEMM tiles and the steps of forests make jumps that
+/// interpolation would smear.
+pub const DENSE_TOKENS: u32 = 2048;
+/// Tokens of one segment above [`DENSE_TOKENS`]. It has four knots: multiples of four and all others lie on curves of
+/// their own, because fp8 kernels copy inputs that are not aligned (up to 25 % of a step).
+const SEGMENT_TOKENS: u32 = 8;
+/// Tokens of a segment after its start that have knots, for counts that are no multiple of four and for those that are.
+const SEGMENT_KNOTS: [[u32; 2]; 2] = [[1, 7], [4, 8]];
+/// Knots of one kind in a block of 64 tokens, half the tile of a GEMM: evaluated where a chord does not do.
+const BLOCK_KNOTS: usize = 16;
+/// A chord does if it misses the knot in its middle by at most 1 / 2^9 of its value.
+const TOLERANCE_BITS: u32 = 9;
 
 /// Knots that divide each octave into `2^BITS` equal parts; all integers below `2^BITS` are knots.
 #[derive(Clone, Copy, Debug)]
@@ -56,37 +62,82 @@ impl<const BITS: u32> OctaveKnots<BITS> {
 /// Ticks as a function of a token count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenGrid {
+    /// Zero and every count up to the first segment.
     dense: Vec<u64>,
-    coarse: Vec<u64>,
+    /// Knots of all segments, two in each, by [`SEGMENT_KNOTS`].
+    coarse: [Vec<u64>; 2],
 }
 
 impl TokenGrid {
-    /// Evaluates `ticks_of(tokens)` at every knot up to `max_tokens`. Zero tokens cost nothing.
+    /// Evaluates `ticks_of(tokens)` for token counts up to `max_tokens`: all of them up to [`DENSE_TOKENS`], above as
+    /// many as its bends ask for. Zero tokens cost nothing.
     pub fn compile(max_tokens: u32, mut ticks_of: impl FnMut(u32) -> u64) -> Self {
-        let dense = std::iter::once(0).chain((1..=DENSE_TOKENS).map(&mut ticks_of)).collect();
-        // One knot beyond the last needed one, so that interpolation never leaves the table.
-        let strides = max_tokens.saturating_sub(DENSE_TOKENS).div_ceil(TOKEN_STRIDE) + 1;
-        let coarse = (0..=strides).map(|stride| ticks_of(DENSE_TOKENS + stride * TOKEN_STRIDE)).collect();
+        // Graphs pad batches to multiples of 16.
+        let base = max_tokens.max(1).next_multiple_of(16).min(DENSE_TOKENS);
+        let dense = std::iter::once(0).chain((1..=base).map(&mut ticks_of)).collect();
+        let segments = max_tokens.saturating_sub(base).div_ceil(SEGMENT_TOKENS).max(1);
+        let coarse = SEGMENT_KNOTS.map(|knots| {
+            let position = |(segment, knot)| base + segment * SEGMENT_TOKENS + knot;
+            let tokens: Vec<u32> = (0..segments).flat_map(|s| knots.map(|knot| (s, knot))).map(position).collect();
+            tokens.chunks(BLOCK_KNOTS).flat_map(|block| block_ticks(block, &mut ticks_of)).collect()
+        });
         Self { dense, coarse }
     }
 
     /// Ticks for `tokens`; beyond the last knot, along the last segment.
     #[must_use]
     pub fn ticks(&self, tokens: u32) -> u64 {
-        if tokens <= DENSE_TOKENS {
+        let base = self.dense.len() as u32 - 1;
+        if tokens <= base {
             return self.dense[tokens as usize];
         }
-        let above = tokens - DENSE_TOKENS;
-        let knot = ((above / TOKEN_STRIDE) as usize).min(self.coarse.len() - 2);
-        let offset = above - knot as u32 * TOKEN_STRIDE;
-        interpolate(self.coarse[knot], self.coarse[knot + 1], u64::from(offset), TOKEN_STRIDE_BITS)
+        let kind = usize::from(tokens.is_multiple_of(4));
+        let (coarse, [first, second]) = (&self.coarse[kind], SEGMENT_KNOTS[kind]);
+        let above = tokens - base;
+        let segment = ((above - 1) / SEGMENT_TOKENS).min(coarse.len() as u32 / 2 - 1);
+        let offset = i64::from(above) - i64::from(segment * SEGMENT_TOKENS + first);
+        let knot = 2 * segment as usize;
+        chord([coarse[knot], coarse[knot + 1]], offset, i64::from(second - first))
     }
 
     /// Adds `count` copies of another grid with the same knots; an empty grid takes over the knots.
     pub fn add_scaled(&mut self, other: &Self, count: u64) {
         add_scaled(&mut self.dense, &other.dense, count);
-        add_scaled(&mut self.coarse, &other.coarse, count);
+        for (sum, terms) in self.coarse.iter_mut().zip(&other.coarse) {
+            add_scaled(sum, terms, count);
+        }
     }
+}
+
+/// Ticks at each of these token counts, evaluated or close to a chord between evaluated ones.
+fn block_ticks(tokens: &[u32], ticks_of: &mut impl FnMut(u32) -> u64) -> Vec<u64> {
+    let last = tokens.len() - 1;
+    let mut ticks = vec![0; tokens.len()];
+    (ticks[0], ticks[last]) = (ticks_of(tokens[0]), ticks_of(tokens[last]));
+    // Stretches between two evaluated knots.
+    let mut open = vec![(0, last)];
+    while let Some((low, high)) = open.pop() {
+        if high - low < 2 {
+            continue;
+        }
+        let middle = low.midpoint(high);
+        let on_chord = |ticks: &[u64], low: usize, high: usize, knot: usize| {
+            let distance = |knot: usize| i64::from(tokens[knot] - tokens[low]);
+            chord([ticks[low], ticks[high]], distance(knot), distance(high))
+        };
+        let expected = on_chord(&ticks, low, high, middle);
+        ticks[middle] = ticks_of(tokens[middle]);
+        if ticks[middle].abs_diff(expected) > ticks[middle] >> TOLERANCE_BITS {
+            open.extend([(low, middle), (middle, high)]);
+            continue;
+        }
+        for (low, high) in [(low, middle), (middle, high)] {
+            for knot in low + 1..high {
+                ticks[knot] = on_chord(&ticks, low, high, knot);
+            }
+        }
+    }
+    ticks
 }
 
 /// A stretch of decode iterations whose duration grows linearly with the total context.
@@ -237,6 +288,11 @@ fn interpolate(start: u64, end: u64, offset: u64, span_bits: u32) -> u64 {
     (start as i64 + (change >> span_bits)).max(0) as u64
 }
 
+/// `start + (end - start) * offset / span`, rounded down and never negative; also outside the span.
+fn chord([start, end]: [u64; 2], offset: i64, span: i64) -> u64 {
+    (start as i64 + ((end as i64 - start as i64) * offset).div_euclid(span)).max(0) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -250,6 +306,17 @@ mod tests {
         assert_eq!(OctaveKnots::<2>::index(9), 8);
         assert_eq!(OctaveKnots::<2>::index(10), 9);
         assert_eq!(OctaveKnots::<2>::up_to(11), [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12]);
+    }
+
+    #[test]
+    fn a_smooth_curve_needs_few_knots() {
+        let mut evaluations = 0;
+        TokenGrid::compile(8192, |tokens| {
+            evaluations += 1;
+            u64::from(tokens) * 1000
+        });
+        // Every count up to 2,048, then three of each kind for every 64 tokens.
+        assert_eq!(evaluations, 2048 + 96 * 2 * 3);
     }
 
     proptest! {
@@ -266,6 +333,20 @@ mod tests {
         fn a_token_grid_reproduces_a_line(tokens in 1u32..20_000) {
             let grid = TokenGrid::compile(8192, |tokens| 1000 + 7 * u64::from(tokens));
             prop_assert_eq!(grid.ticks(tokens), 1000 + 7 * u64::from(tokens));
+        }
+
+        #[test]
+        fn a_token_grid_follows_jumps_and_unaligned_inputs(tokens in 1u32..8192, jump in 2049u32..8192) {
+            let curve = |tokens: u32| {
+                let aligned = if tokens.is_multiple_of(4) { 0 } else { 200_000 };
+                let after = if tokens > jump { 300_000 } else { 0 };
+                1_000_000 + 700 * u64::from(tokens) + aligned + after
+            };
+            let grid = TokenGrid::compile(8192, curve);
+            // The jump is smeared over its own segment only.
+            if tokens.abs_diff(jump) > SEGMENT_TOKENS {
+                prop_assert!(grid.ticks(tokens).abs_diff(curve(tokens)) <= curve(tokens) / 256);
+            }
         }
 
         #[test]

@@ -99,7 +99,7 @@ pub fn growth(operator: &Operator) -> Option<Growth> {
                 block: at(context_tokens),
                 shortest: at(1.0),
                 share: 1.0,
-                floor: Operator::DecodeAttention { batch, context_tokens: 1.0, longest_tokens: 1.0, heads },
+                floor: Operator::decode_attention(batch, 1.0, heads),
             })
         }
         Operator::PrefillAttention { batch, chunk_tokens, context_tokens, heads } if is_latent(&heads) => {

@@ -1,5 +1,6 @@
 //! The fidelity plane: operators, predictors and the step-cost grids compiled from them.
 
+pub mod accuracy;
 pub mod bytes;
 pub mod card;
 pub mod expert_load;
@@ -8,24 +9,31 @@ pub mod fit;
 pub mod fitted;
 pub mod forest;
 pub mod grid;
+#[cfg(test)]
+mod grid_accuracy;
 pub mod import;
 pub mod latent;
 pub mod layer_operators;
 pub mod operator;
 pub mod predictor;
+pub mod provenance;
 pub mod roofline;
 pub mod shape;
 #[cfg(test)]
 mod shipped;
 pub mod step_cost;
+pub mod step_mix;
 pub mod table;
 pub mod train;
+pub mod transfer;
 
 pub use expert_load::ExpertLoad;
 pub use layer_operators::Sharding;
 pub use operator::{AttentionHeads, CollectiveKind, Operator};
 pub use predictor::{CostModel, Predictor};
+pub use provenance::{CostProvenance, TimeProvenance};
 pub use step_cost::{BatchShape, StepCost, StepLimits, StepLine};
+pub use step_mix::StepMix;
 
 /// Where an estimate comes from, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +50,12 @@ pub enum EstimateSource {
     Roofline,
 }
 
+impl EstimateSource {
+    /// Every source, in the order of the enum.
+    pub const ALL: [Self; 5] =
+        [Self::Measured, Self::Interpolated, Self::Extrapolated, Self::Transferred, Self::Roofline];
+}
+
 /// Predicted duration of one operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -49,4 +63,6 @@ pub struct Estimate {
     pub time_ns: f64,
     /// Where it comes from.
     pub source: EstimateSource,
+    /// One standard deviation of ln(time): how far off the time may be, relative to it.
+    pub uncertainty: f64,
 }

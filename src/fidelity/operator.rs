@@ -103,6 +103,14 @@ pub enum Operator {
     },
 }
 
+impl Operator {
+    /// Decode attention of equally long sequences.
+    #[must_use]
+    pub const fn decode_attention(batch: u32, context_tokens: f64, heads: AttentionHeads) -> Self {
+        Self::DecodeAttention { batch, context_tokens, longest_tokens: context_tokens, heads }
+    }
+}
+
 /// Attention heads of one GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionHeads {

@@ -8,9 +8,9 @@ use super::roofline;
 use crate::catalog::{Gpu, NumberFormat};
 
 /// Room for the features of any family.
-pub const MAX_FEATURES: usize = 18;
+pub const MAX_FEATURES: usize = 17;
 /// Room for the class of any family.
-pub const CLASS_LENGTH: usize = 5;
+pub const CLASS_LENGTH: usize = 6;
 /// Room for the coordinates of any family.
 pub const MAX_AXES: usize = 3;
 
@@ -23,7 +23,7 @@ pub struct Shape {
     pub group: [u8; 2],
     /// Which residual table of the group.
     pub class: [u32; CLASS_LENGTH],
-    /// Position in that table: natural logarithms; unused ones are zero.
+    /// Position in that table, one number per axis of [`Family::axes`]; unused ones are zero.
     pub coordinates: [f64; MAX_AXES],
     /// Inputs of the forest; unused ones are zero.
     pub features: [f32; MAX_FEATURES],
@@ -66,13 +66,13 @@ pub fn shape(operator: &Operator, gpu: &Gpu) -> Option<Shape> {
         }
         Operator::BatchedGemm { products, tokens, n, k } => {
             let coordinates = [ln(f64::from(tokens)), ln(f64::from(products)), 0.0];
-            Some(table_shape(Family::BatchedGemm, [n, k, 0, 0, 0], coordinates))
+            Some(table_shape(Family::BatchedGemm, [n, k, 0, 0, 0, 0], coordinates))
         }
         Operator::Collective { kind: CollectiveKind::SendRecv, .. } | Operator::Streaming { .. } => None,
         Operator::Collective { kind, bytes, gpus, graph } => {
             let captured = u32::from(graph && kind == CollectiveKind::AllReduce);
             let coordinates = [ln(f64::from(gpus)), ln(bytes), 0.0];
-            Some(table_shape(Family::Collective, [kind as u32, captured, 0, 0, 0], coordinates))
+            Some(table_shape(Family::Collective, [kind as u32, captured, 0, 0, 0, 0], coordinates))
         }
     }
 }
@@ -111,14 +111,14 @@ fn gemm_shape(operator: &Operator, [tokens, n, k]: [u32; 3], formats: [NumberFor
     let (square, wide, short) = (waves(128.0, 128.0), waves(128.0, 256.0), waves(64.0, 128.0));
     // Block-scaled fp8 kernels pad the activations to four rows by a copy; the two cases are different curves.
     let unaligned = formats[1] == NumberFormat::Fp8Block && !tokens.is_multiple_of(4);
-    let coordinates = [ln(m), ln(columns), ln(f64::from(k))];
+    let (ln_columns, ln_inner) = (ln(columns), ln(f64::from(k)));
     let (features, feature_count) = collect(&[
-        coordinates[0],
-        coordinates[1],
-        coordinates[2],
-        coordinates[1] + coordinates[2],
+        ln(m),
+        ln_columns,
+        ln_inner,
+        ln_columns + ln_inner,
         ln_positive(balance),
-        ln_positive(roofline::roofline_ns(operator, gpu)),
+        ln_positive(roofline::benchmark_ns(operator, gpu)),
         padding(m, 64.0),
         padding(m, 128.0),
         padding(m, 256.0),
@@ -129,8 +129,14 @@ fn gemm_shape(operator: &Operator, [tokens, n, k]: [u32; 3], formats: [NumberFor
         f64::from(u8::from(!tokens.is_multiple_of(4))),
         f64::from(u8::from(!tokens.is_multiple_of(16))),
     ]);
-    let class = [u32::from(unaligned), 0, 0, 0, 0];
-    Shape { family: Family::Gemm, group: formats.map(format_code), class, coordinates, features, feature_count }
+    Shape {
+        family: Family::Gemm,
+        group: formats.map(format_code),
+        class: [u32::from(unaligned), 0, 0, 0, 0, 0],
+        coordinates: [ln(m), ln_columns, ln_inner],
+        features,
+        feature_count,
+    }
 }
 
 /// Natural logarithm of a positive ratio, which may lie below one.
@@ -183,15 +189,22 @@ fn attention_shape(
         cache_format.bytes_per_element(),
         ln_positive(work.bytes),
         ln_positive(work.flops),
-        ln_positive(roofline::roofline_ns(operator, gpu)),
+        ln_positive(roofline::benchmark_ns(operator, gpu)),
         ln_positive(work.blocks_per_sm),
         padding(work.blocks_per_sm, 1.0),
         ln_batch + ln(kv),
         last,
     ]);
-    let class = [heads.query, heads.kv, heads.qk_dim, window, u32::from(format_code(cache_format))];
+    // A full window, or a batch too large for the scheduler of split keys, is another curve.
+    let beyond_window = heads.window.is_some_and(|window| libm::exp(ln_length) > f64::from(window) + 0.5);
+    let unsplit = family == Family::DecodeAttention && gpu.sm_version == 90 && ln_batch > ln(SPLIT_BATCH);
+    let regime = u32::from(beyond_window) + 2 * u32::from(unsplit);
+    let class = [heads.query, heads.kv, heads.qk_dim, window, u32::from(format_code(cache_format)), regime];
     Shape { family, group: [0; 2], class, coordinates: [ln_batch, ln_length, 0.0], features, feature_count }
 }
+
+/// Largest batch whose keys FlashAttention-3 divides by its scheduling kernel (`prepare_varlen_num_blocks`).
+const SPLIT_BATCH: f64 = 992.0;
 
 /// Every 8-bit cache format streams the same bytes through the same kernels.
 fn streamed_format(cache: NumberFormat) -> NumberFormat {
@@ -206,7 +219,13 @@ fn grouped_shape(operator: &Operator, tokens: u32, experts: &Experts, load: &Exp
     let hit = load.hit.max(1e-6);
     let rows = (load.rows / hit).max(1e-6);
     let (hidden, inner) = (f64::from(hidden_size), f64::from(intermediate_size));
-    let tiles = hit * libm::ceil(rows / 64.0) * libm::ceil(2.0 * inner / 128.0);
+    // The kernels sort rows into blocks per expert and pad each to a whole block.
+    let block = block_rows(weights, m, f64::from(top_k), f64::from(local));
+    let blocks = libm::ceil(rows / block);
+    let tiles = hit * blocks * libm::ceil(2.0 * inner / 128.0);
+    // The largest power of two, up to 64, that divides the inner width: narrow or odd widths cannot be loaded in whole
+    // vectors.
+    let alignment = f64::from(intermediate_size.trailing_zeros().min(6));
     let (features, feature_count) = collect(&[
         ln(m),
         ln(hidden),
@@ -216,10 +235,12 @@ fn grouped_shape(operator: &Operator, tokens: u32, experts: &Experts, load: &Exp
         ln(f64::from(local)),
         ln_positive(hit),
         ln_positive(rows),
-        padding(rows, 64.0),
+        padding(rows, block),
+        ln(block),
+        alignment,
         ln(hidden * inner),
         ln_positive(balance),
-        ln_positive(roofline::roofline_ns(operator, gpu)),
+        ln_positive(roofline::benchmark_ns(operator, gpu)),
         ln_positive(tiles / f64::from(gpu.sm_count)),
         ln_positive(load.largest.max(1e-6) / rows),
         load.exponent,
@@ -227,11 +248,22 @@ fn grouped_shape(operator: &Operator, tokens: u32, experts: &Experts, load: &Exp
     Shape {
         family: Family::GroupedGemm,
         group: [weights, activations].map(format_code),
-        class: [hidden_size, intermediate_size, top_k, count, local],
+        class: [hidden_size, intermediate_size, top_k, count, local, 0],
         coordinates: [ln(m), load.exponent, 0.0],
         features,
         feature_count,
     }
+}
+
+/// Rows of one block of the grouped product. Marlin takes the smallest of 8, 16, 32 and 48 that the mean rows per local
+/// expert fill to less than nine tenths, else 64; the Triton kernels 16 while there are fewer tokens than experts, else 64
+/// (vLLM `fused_marlin_moe` and the default configuration of `fused_moe`).
+fn block_rows(weights: NumberFormat, tokens: f64, top_k: f64, local: f64) -> f64 {
+    if matches!(weights, NumberFormat::Int4 | NumberFormat::Mxfp4) {
+        let rows = tokens * top_k / local;
+        return [8.0, 16.0, 32.0, 48.0].into_iter().find(|block| rows / block < 0.9).unwrap_or(64.0);
+    }
+    if tokens <= local { 16.0 } else { 64.0 }
 }
 
 fn latent_shape(
@@ -251,12 +283,12 @@ fn latent_shape(
         cache_format.bytes_per_element(),
         ln_positive(work.bytes),
         ln_positive(work.flops),
-        ln_positive(roofline::roofline_ns(operator, gpu)),
+        ln_positive(roofline::benchmark_ns(operator, gpu)),
     ]);
     Shape {
         family,
         group: [format_code(block.weights), 0],
-        class: [block.heads, u32::from(format_code(cache_format)), 0, 0, 0],
+        class: [block.heads, u32::from(format_code(cache_format)), 0, 0, 0, 0],
         coordinates: [ln_batch, ln_length, 0.0],
         features,
         feature_count,

@@ -15,7 +15,7 @@ fn root() -> &'static Path {
 }
 
 fn h100() -> CostModel {
-    CostModel::load(root(), &test_gpus::h100_sxm()).unwrap()
+    CostModel::load(root(), &test_gpus::h100_sxm(), "vllm-0.19").unwrap()
 }
 
 fn gemm(tokens: u32, n: u32, k: u32, format: NumberFormat) -> Operator {
@@ -36,7 +36,7 @@ fn heads() -> AttentionHeads {
 }
 
 fn decode(batch: u32, context_tokens: f64) -> Operator {
-    Operator::DecodeAttention { batch, context_tokens, longest_tokens: context_tokens, heads: heads() }
+    Operator::decode_attention(batch, context_tokens, heads())
 }
 
 fn prefill(chunk_tokens: u32, context_tokens: u32) -> Operator {
@@ -59,7 +59,8 @@ fn files_are_small_and_every_listed_error_is_finite() {
     let folder = root().join("profiles/fitted/h100-sxm/vllm-0.19");
     let bytes: u64 = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(bytes < SIZE_LIMIT, "{bytes} bytes");
-    assert!(profile.card.errors.iter().all(|entry| entry.p50 <= entry.p95 && entry.p95 <= entry.worst));
+    let statistics = profile.card.errors.iter().map(|entry| &entry.statistics);
+    assert!(statistics.into_iter().all(|errors| errors.p50 <= errors.p95 && errors.p95 <= errors.worst));
 }
 
 #[test]

@@ -198,12 +198,7 @@ impl Compiler<'_> {
             }),
             decode: DecodeGrid::compile(limits.max_num_seqs, limits.max_model_len, |batch, context| {
                 let context_tokens = f64::from(context);
-                self.ticks(&[Operator::DecodeAttention {
-                    batch,
-                    context_tokens,
-                    longest_tokens: context_tokens,
-                    heads: decode_heads,
-                }])
+                self.ticks(&[Operator::decode_attention(batch, context_tokens, decode_heads)])
             }),
             prefill: PrefillGrid::compile(
                 limits.max_num_batched_tokens.min(limits.max_model_len),
@@ -418,7 +413,7 @@ fn repeated(stages: &[StageCost]) -> Vec<bool> {
 }
 
 /// The different layers of a model, in order of first appearance.
-fn distinct(layers: &[Layer]) -> Vec<Layer> {
+pub(super) fn distinct(layers: &[Layer]) -> Vec<Layer> {
     let mut kinds: Vec<Layer> = Vec::new();
     for layer in layers {
         if !kinds.contains(layer) {

@@ -7,7 +7,11 @@ use super::bytes::{Corrupt, Reader, put_f32, put_u16, put_u32};
 use super::shape::{CLASS_LENGTH, MAX_AXES};
 
 /// Mark of a cell without a measurement.
-const MISSING: i8 = i8::MIN;
+const MISSING: i16 = i16::MIN;
+/// Finest step of a residual: 0.05 % of a time.
+const FINEST_STEP: f64 = 5e-4;
+/// Largest value of a cell.
+const LARGEST_CELL: f64 = 32_767.0;
 /// Most cells that are read; a bound on the memory that a damaged file can ask for.
 const MAX_CELLS: usize = 1 << 24;
 
@@ -20,7 +24,10 @@ pub struct ResidualTable {
     /// Residual of a cell is its value times this.
     step: f32,
     /// Row-major, last axis fastest.
-    cells: Vec<i8>,
+    cells: Vec<i16>,
+    /// What stands in for cells without a measurement, in steps; NaN where nothing near was measured. Derived, not
+    /// stored.
+    filled: Vec<f32>,
 }
 
 /// Position of a coordinate on an axis: the cell below and the weight of the next one.
@@ -51,16 +58,48 @@ impl ResidualTable {
             values.dedup();
             values
         });
-        let largest = points.iter().map(|(_, residual)| residual.abs()).fold(1e-3, f64::max);
-        let step = (largest / 127.0) as f32;
-        let mut table = Self { class, cells: vec![MISSING; axes.iter().map(Vec::len).product()], axes, step };
+        let largest = points.iter().map(|(_, residual)| residual.abs()).fold(0.0, f64::max);
+        let step = (largest / LARGEST_CELL).max(FINEST_STEP) as f32;
+        let cells = vec![MISSING; axes.iter().map(Vec::len).product()];
+        let mut table = Self { class, cells, axes, step, filled: Vec::new() };
         for (coordinates, residual) in points {
             let at =
                 std::array::from_fn(|axis| table.axes[axis].partition_point(|value| *value < coordinates[axis] as f32));
             let cell = table.cell(at);
-            table.cells[cell] = libm::round(residual / f64::from(step)).clamp(-127.0, 127.0) as i8;
+            table.cells[cell] = libm::round(residual / f64::from(step)).clamp(-LARGEST_CELL, LARGEST_CELL) as i16;
         }
+        table.fill();
         table
+    }
+
+    /// Bridges cells without a measurement between their measured neighbours on each axis, the closer pair counting more.
+    /// Kernels change along one size at a time, so a neighbour on one axis knows more than the trend.
+    fn fill(&mut self) {
+        self.filled = (0..self.cells.len())
+            .map(|cell| {
+                if self.cells[cell] != MISSING {
+                    return f32::from(self.cells[cell]);
+                }
+                let bridges = (0..MAX_AXES).filter_map(|axis| self.bridge(cell, axis));
+                let (sum, total) =
+                    bridges.fold((0.0, 0.0), |(sum, total), (value, gap)| (sum + value / gap, total + 1.0 / gap));
+                sum / total
+            })
+            .collect();
+    }
+
+    /// Value of a cell between the nearest measured cells before and after it on one axis, and their distance; `None`
+    /// unless there are both.
+    fn bridge(&self, cell: usize, axis: usize) -> Option<(f32, f32)> {
+        let stride: usize = self.axes[axis + 1..].iter().map(Vec::len).product();
+        let edges = &self.axes[axis];
+        let position = cell / stride % edges.len();
+        let at = |other: usize| self.cells[cell - position * stride + other * stride];
+        let before = (0..position).rev().find(|&other| at(other) != MISSING)?;
+        let after = (position + 1..edges.len()).find(|&other| at(other) != MISSING)?;
+        let gap = edges[after] - edges[before];
+        let fraction = (edges[position] - edges[before]) / gap;
+        Some((f32::from(at(before)) * (1.0 - fraction) + f32::from(at(after)) * fraction, gap))
     }
 
     fn cell(&self, at: [usize; MAX_AXES]) -> usize {
@@ -78,15 +117,15 @@ impl ResidualTable {
         self.axes.iter().map(|axis| (axis[0], axis[axis.len() - 1]))
     }
 
-    /// Multilinear interpolation over the measured corners of the enclosing cell, and where the coordinates lie: between
-    /// measurements only if every corner was measured. Outside the grid the nearest edge answers; zero where nothing near
-    /// was measured.
+    /// Multilinear interpolation over the corners of the enclosing cell, and where the coordinates lie: between
+    /// measurements only if every corner was measured or lies between measurements. Outside the grid the nearest edge
+    /// answers; `None` where nothing near was measured.
     #[must_use]
-    pub fn interpolate(&self, coordinates: &[f64; MAX_AXES]) -> (f64, Coverage) {
+    pub fn interpolate(&self, coordinates: &[f64; MAX_AXES]) -> Option<(f64, Coverage)> {
         let positions: [Position; MAX_AXES] =
             std::array::from_fn(|axis| locate(&self.axes[axis], coordinates[axis] as f32));
         let mut inside = positions.iter().all(|position| position.inside);
-        let exact = positions.iter().all(|position| position.fraction == 0.0);
+        let mut exact = positions.iter().all(|position| position.fraction == 0.0);
         let (mut sum, mut total) = (0.0, 0.0);
         for corner in 0..1usize << MAX_AXES {
             let mut weight = 1.0;
@@ -99,12 +138,14 @@ impl ResidualTable {
             if weight == 0.0 {
                 continue;
             }
-            match self.cells[self.cell(at)] {
-                MISSING => inside = false,
-                value => {
-                    sum += weight * f64::from(value);
-                    total += weight;
-                }
+            let cell = self.cell(at);
+            let value = self.filled[cell];
+            exact &= self.cells[cell] != MISSING;
+            if value.is_nan() {
+                inside = false;
+            } else {
+                sum += weight * f64::from(value);
+                total += weight;
             }
         }
         let coverage = match (inside, exact) {
@@ -112,7 +153,7 @@ impl ResidualTable {
             (true, false) => Coverage::Between,
             (false, _) => Coverage::Beyond,
         };
-        (if total > 0.0 { sum / total * f64::from(self.step) } else { 0.0 }, coverage)
+        (total > 0.0).then(|| (sum / total * f64::from(self.step), coverage))
     }
 
     /// Appends the file form.
@@ -127,7 +168,9 @@ impl ResidualTable {
             }
         }
         put_f32(out, self.step);
-        out.extend(self.cells.iter().map(|cell| *cell as u8));
+        for cell in &self.cells {
+            put_u16(out, *cell as u16);
+        }
     }
 
     /// Reads the file form.
@@ -152,8 +195,10 @@ impl ResidualTable {
         if count > MAX_CELLS || !step.is_finite() {
             return Err(Corrupt("a table is too large"));
         }
-        let cells = reader.take(count)?.iter().map(|byte| *byte as i8).collect();
-        Ok(Self { class, axes, step, cells })
+        let cells = (0..count).map(|_| Ok(reader.u16()? as i16)).collect::<Result<_, Corrupt>>()?;
+        let mut table = Self { class, axes, step, cells, filled: Vec::new() };
+        table.fill();
+        Ok(table)
     }
 }
 
@@ -182,7 +227,8 @@ mod tests {
     #[test]
     fn exact_at_points_linear_between_clamped_outside() {
         let table = table();
-        let near = |(value, coverage): (f64, Coverage), expected: (f64, Coverage)| {
+        let near = |answer: Option<(f64, Coverage)>, expected: (f64, Coverage)| {
+            let (value, coverage) = answer.unwrap();
             assert!((value - expected.0).abs() < 1e-6 && coverage == expected.1, "{value} {coverage:?} {expected:?}");
         };
         near(table.interpolate(&[1.0, 0.0, 0.0]), (0.127, Coverage::Measured));
@@ -190,9 +236,21 @@ mod tests {
         near(table.interpolate(&[0.0, 1.0, 0.0]), (-0.0635, Coverage::Between));
         near(table.interpolate(&[5.0, 0.0, 0.0]), (0.127, Coverage::Beyond));
         // The corner (1, 2) was not measured: the nearest measured corners answer, flagged.
-        let (value, coverage) = table.interpolate(&[0.5, 1.0, 0.0]);
+        let (value, coverage) = table.interpolate(&[0.5, 1.0, 0.0]).unwrap();
         assert!(coverage == Coverage::Beyond && value.abs() < 0.127);
-        near(table.interpolate(&[1.0, 2.0, 0.0]), (0.0, Coverage::Beyond));
+        assert_eq!(table.interpolate(&[1.0, 2.0, 0.0]), None);
+    }
+
+    #[test]
+    fn a_gap_is_bridged_on_every_axis_where_it_is_enclosed() {
+        // The middle of a cross: 0 and 0.2 on one axis, 0.1 and 0.1 on the other, twice as far apart.
+        let point = |x: f64, y: f64, residual| ([x, y, 0.0], residual);
+        let cross = [point(0.0, 2.0, 0.0), point(2.0, 2.0, 0.2), point(1.0, 0.0, 0.1), point(1.0, 4.0, 0.1)];
+        let table = ResidualTable::new([0; CLASS_LENGTH], &cross);
+        let (value, coverage) = table.interpolate(&[1.0, 2.0, 0.0]).unwrap();
+        assert!((value - 0.1).abs() < 2e-3 && coverage == Coverage::Between, "{value} {coverage:?}");
+        // A corner is enclosed on no axis.
+        assert_eq!(table.interpolate(&[0.0, 0.0, 0.0]), None);
     }
 
     #[test]

@@ -1,37 +1,39 @@
-//! From measurements to a fitted profile: merge repeats, drop implausible rows, fit, and measure the error on shapes
-//! that were held out.
+//! From measurements to a fitted profile: merge repeats, drop implausible rows, fit, describe.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::card::{Card, DroppedRows, ErrorEntry, FamilyEntry, GpuFacts};
-use super::family::{Family, Split};
+use super::accuracy::{self, reported_group};
+use super::card::{Card, DroppedRows, FamilyEntry, GpuFacts};
+use super::family::Family;
 use super::fit::{ForestSettings, fit_forest};
-use super::fitted::{FittedFamily, Group};
+use super::fitted::{FittedFamily, Group, TREND_WEIGHT};
 use super::import::{Measurement, Measurements};
 use super::operator::Operator;
-use super::roofline::roofline_ns;
+use super::roofline::{arithmetic_ns, benchmark_ns};
 use super::shape::{CLASS_LENGTH, MAX_AXES, MAX_FEATURES, Shape, shape};
 use super::table::ResidualTable;
-use crate::catalog::{Gpu, NumberFormat};
+use crate::catalog::Gpu;
 use crate::diag::Diagnostic;
-use crate::network::CollectiveKind;
-use crate::rng::Stream;
 
 /// A row this far from its group's median of ln(measured / roofline), a factor of 20, is a failed measurement.
 const IMPLAUSIBLE: f64 = 3.0;
+/// A row below this share of the time at the peak rate was not measured on what it says. Boost clocks explain a few per
+/// cent, fp8 arithmetic on an fp8 cache a factor below two.
+const FASTEST: f64 = 0.5;
+/// Share of impossible rows from which a group is not trusted at all.
+const UNTRUSTED_SHARE: f64 = 0.02;
 /// Repeats of one shape that differ by more than this factor are named on the card.
 const DISAGREEMENT: f64 = 1.25;
-/// One in so many keys without an order (matrix shapes, head counts) is held out, by a hash of the key.
-const HELD_OUT_ONE_IN: u64 = 7;
-/// Of keys with an order (tokens, batch, bytes) every fourth is held out, counted so that both ends stay in the fit.
-const HELD_OUT_STRIDE: usize = 4;
 
 /// One usable measurement.
 #[derive(Clone, Copy, Debug)]
-struct Row {
-    operator: Operator,
-    latency_ns: f64,
-    shape: Shape,
+pub(super) struct Row {
+    /// What ran.
+    pub(super) operator: Operator,
+    /// How long: the median of repeats, in nanoseconds.
+    pub(super) latency_ns: f64,
+    /// What a predictor sees of the operator.
+    pub(super) shape: Shape,
     /// ln(measured / roofline).
     target: f64,
 }
@@ -48,9 +50,9 @@ pub struct Fitted {
 /// Sizes that balance error on held-out shapes against bytes; doubling the trees gains less than 0.1 points of p50.
 fn settings(family: Family) -> ForestSettings {
     match family {
-        Family::Gemm => ForestSettings { trees: 8, min_leaf: 14 },
-        Family::PrefillAttention | Family::DecodeAttention => ForestSettings { trees: 8, min_leaf: 9 },
-        Family::GroupedGemm => ForestSettings { trees: 8, min_leaf: 5 },
+        Family::Gemm => ForestSettings { trees: 8, min_leaf: 24 },
+        Family::PrefillAttention | Family::DecodeAttention => ForestSettings { trees: 8, min_leaf: 16 },
+        Family::GroupedGemm => ForestSettings { trees: 8, min_leaf: 8 },
         Family::LatentPrefill | Family::LatentDecode => ForestSettings { trees: 4, min_leaf: 9 },
         // Never reached: these families have no features, and so no forest.
         Family::Collective | Family::BatchedGemm => ForestSettings { trees: 0, min_leaf: 1 },
@@ -71,6 +73,7 @@ pub fn train(measurements: Measurements, gpu: &Gpu, engine: &str) -> Result<Fitt
         families: Vec::new(),
         dropped: measurements.dropped,
         errors: Vec::new(),
+        worst: Vec::new(),
     };
     let rows = usable_rows(&measurements.rows, gpu, &mut card.dropped);
     let mut families = Vec::new();
@@ -81,9 +84,9 @@ pub fn train(measurements: Measurements, gpu: &Gpu, engine: &str) -> Result<Fitt
         }
         let fitted = fit_family(family, &rows)?;
         card.families.push(describe(&fitted, &rows));
-        for split in family.splits() {
-            card.errors.extend(held_out_errors(family, &rows, split)?);
-        }
+        let (errors, worst) = accuracy::judge(family, &rows, gpu)?;
+        card.errors.extend(errors);
+        card.worst.extend(worst);
         families.push(fitted);
     }
     if families.is_empty() {
@@ -93,7 +96,7 @@ pub fn train(measurements: Measurements, gpu: &Gpu, engine: &str) -> Result<Fitt
 }
 
 /// Shapes and targets of the measurements, repeats merged by their median, failed measurements dropped.
-fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<DroppedRows>) -> Vec<Row> {
+pub(super) fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<DroppedRows>) -> Vec<Row> {
     let mut repeats: BTreeMap<String, (Operator, Vec<f64>)> = BTreeMap::new();
     for Measurement { operator, latency_ns } in measurements {
         let entry = repeats.entry(format!("{operator:?}")).or_insert_with(|| (*operator, Vec::new()));
@@ -110,7 +113,12 @@ fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<Droppe
             disagreeing.add(1, &name);
         }
         if let Some(shape) = shape(&operator, gpu) {
-            rows.push(Row { operator, latency_ns, shape, target: libm::log(latency_ns / roofline_ns(&operator, gpu)) });
+            rows.push(Row {
+                operator,
+                latency_ns,
+                shape,
+                target: libm::log(latency_ns / benchmark_ns(&operator, gpu)),
+            });
         }
     }
     let medians = medians(&rows);
@@ -123,7 +131,37 @@ fn usable_rows(measurements: &[Measurement], gpu: &Gpu, dropped: &mut Vec<Droppe
         keep
     });
     dropped.extend([merged, disagreeing, implausible].into_iter().filter_map(Tally::finish));
+    dropped.extend(drop_impossible(&mut rows, gpu));
     rows
+}
+
+/// Removes rows that are faster than twice the peak rate. A group (family, formats) with more than a few of them did not
+/// run what it says and goes as a whole: its other rows are wrong by less, and nobody knows by how much.
+fn drop_impossible(rows: &mut Vec<Row>, gpu: &Gpu) -> Vec<DroppedRows> {
+    let impossible = |row: &Row| row.latency_ns < FASTEST * arithmetic_ns(&row.operator, gpu);
+    let mut groups: BTreeMap<String, [usize; 2]> = BTreeMap::new();
+    let group = |row: &Row| format!("{}, {}", row.shape.family.name(), reported_group(&row.operator));
+    for row in rows.iter() {
+        let counts = groups.entry(group(row)).or_default();
+        counts[0] += 1;
+        counts[1] += usize::from(impossible(row));
+    }
+    let broken = |row: &Row| {
+        let [all, bad] = groups[&group(row)];
+        bad as f64 > UNTRUSTED_SHARE * all as f64
+    };
+    let mut single = Tally::new("faster than twice the peak rate of the GPU");
+    let mut whole = Tally::new("of groups in which more than 2 % of the rows are faster than twice the peak rate");
+    rows.retain(|row| {
+        let tally = match (broken(row), impossible(row)) {
+            (true, _) => &mut whole,
+            (false, true) => &mut single,
+            (false, false) => return true,
+        };
+        tally.add(1, &format!("{}: {:?}: {} ns", group(row), row.operator, row.latency_ns));
+        false
+    });
+    [single, whole].into_iter().filter_map(Tally::finish).collect()
 }
 
 /// Counts rows of one kind and keeps the first as the example.
@@ -159,7 +197,7 @@ fn medians(rows: &[Row]) -> BTreeMap<(Family, [u8; 2]), f64> {
 }
 
 /// Fits one family: per group a forest on the targets, per class a table of what the forest leaves.
-fn fit_family(family: Family, rows: &[Row]) -> Result<FittedFamily, Diagnostic> {
+pub(super) fn fit_family(family: Family, rows: &[Row]) -> Result<FittedFamily, Diagnostic> {
     let mut by_group: BTreeMap<[u8; 2], Vec<&Row>> = BTreeMap::new();
     for row in rows {
         by_group.entry(row.shape.group).or_default().push(row);
@@ -175,113 +213,25 @@ fn fit_group(family: Family, key: [u8; 2], rows: &[&Row]) -> Result<Group, Diagn
         fit_forest(&features, rows.first().map_or(0, |row| row.shape.feature_count), &targets, settings(family))?;
     let mut residuals: BTreeMap<[u32; CLASS_LENGTH], Vec<([f64; MAX_AXES], f64)>> = BTreeMap::new();
     for row in rows {
-        let residual = row.target - forest.predict(&row.shape.features).0;
+        let residual = row.target - TREND_WEIGHT * forest.predict(&row.shape.features).0;
         residuals.entry(row.shape.class).or_default().push((row.shape.coordinates, residual));
     }
     let tables = residuals.iter().map(|(class, points)| ResidualTable::new(*class, points)).collect();
     Ok(Group { key, forest, tables })
 }
 
-/// Fits without the held-out keys of a split and measures the error on them, per reported group.
-fn held_out_errors(family: Family, rows: &[Row], split: &Split) -> Result<Vec<ErrorEntry>, Diagnostic> {
-    let keys: BTreeSet<[u32; 5]> = rows.iter().map(|row| (split.key)(&row.operator)).collect();
-    let held_keys: BTreeSet<[u32; 5]> = keys
-        .iter()
-        .enumerate()
-        .filter(|(position, key)| {
-            if split.ordered {
-                position % HELD_OUT_STRIDE == HELD_OUT_STRIDE / 2 && position + 1 < keys.len()
-            } else {
-                let seed = |hash: u64, part: &u32| hash.wrapping_mul(1_000_003).wrapping_add(u64::from(*part));
-                Stream::new(0, split.name, key.iter().fold(0, seed)).below(HELD_OUT_ONE_IN) == 0
-            }
-        })
-        .map(|(_, key)| *key)
-        .collect();
-    let is_held_out = |row: &Row| held_keys.contains(&(split.key)(&row.operator));
-    let (held, kept): (Vec<Row>, Vec<Row>) = rows.iter().copied().partition(is_held_out);
-    if held.is_empty() || kept.is_empty() {
-        return Ok(Vec::new());
-    }
-    let fitted = fit_family(family, &kept)?;
-    let mut errors: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for row in &held {
-        if let Some((residual, _)) = fitted.residual(&row.shape) {
-            let error = (libm::exp(residual - row.target) - 1.0).abs() * 100.0;
-            errors.entry(reported_group(&row.operator)).or_default().push(error);
-        }
-    }
-    Ok(errors.into_iter().map(|(group, errors)| summarise(family, group, split, errors)).collect())
-}
-
-fn summarise(family: Family, group: String, split: &Split, mut errors: Vec<f64>) -> ErrorEntry {
-    errors.sort_unstable_by(f64::total_cmp);
-    let at = |percent: usize| {
-        let error = errors[(errors.len() * percent).div_ceil(100).max(1) - 1];
-        libm::round(error * 100.0) / 100.0
-    };
-    ErrorEntry {
-        family: family.name().to_owned(),
-        group,
-        held_out: split.name.to_owned(),
-        rows: errors.len(),
-        p50: at(50),
-        p90: at(90),
-        p95: at(95),
-        worst: at(100),
-    }
-}
-
-/// The group that an operator's error is reported under.
-#[must_use]
-pub fn reported_group(operator: &Operator) -> String {
-    let formats = |weights: NumberFormat, activations: NumberFormat| {
-        if weights == activations {
-            weights.name().to_owned()
-        } else {
-            format!("{} weights, {} inputs", weights.name(), activations.name())
-        }
-    };
-    match *operator {
-        Operator::Gemm { weights, activations, .. } => formats(weights, activations),
-        Operator::GroupedGemm { experts, load, .. } => {
-            let skew = if load.exponent > 0.0 { ", skewed" } else { "" };
-            format!("{}{skew}", formats(experts.weights, experts.activations))
-        }
-        Operator::LatentPrefill { block, .. } | Operator::LatentDecode { block, .. } => {
-            format!("{} weights, {} cache", block.weights.name(), block.kv_cache.name())
-        }
-        Operator::PrefillAttention { heads, .. } | Operator::DecodeAttention { heads, .. } => {
-            let window = if heads.window.is_some() { ", window" } else { "" };
-            format!("{} cache{window}", heads.kv_cache.name())
-        }
-        Operator::Collective { kind: CollectiveKind::AllReduce, graph, .. } => {
-            format!("all_reduce, {}", if graph { "graph" } else { "eager" })
-        }
-        Operator::Collective { kind, .. } => kind.name().to_owned(),
-        Operator::Streaming { .. } => "all".to_owned(),
-        Operator::BatchedGemm { .. } => "bf16".to_owned(),
-    }
-}
-
 /// The card's entry of a fitted family.
 fn describe(fitted: &FittedFamily, rows: &[Row]) -> FamilyEntry {
-    let axes: &[&str] = match fitted.family {
-        Family::Gemm => &["tokens", "n", "k"],
-        Family::PrefillAttention => &["batch", "length"],
-        Family::DecodeAttention => &["batch", "context"],
-        Family::GroupedGemm => &["tokens"],
-        Family::Collective => &["gpus", "bytes"],
-        Family::LatentPrefill => &["batch", "length"],
-        Family::LatentDecode => &["batch", "context"],
-        Family::BatchedGemm => &["tokens", "products"],
-    };
-    let ranges: Vec<String> = axes
+    let ranges: Vec<String> = fitted
+        .family
+        .axes()
         .iter()
         .enumerate()
+        .filter(|(_, name)| **name != "exponent")
         .map(|(axis, name)| {
-            let values = rows.iter().map(|row| libm::round(libm::exp(row.shape.coordinates[axis])));
-            let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
+            let value = |row: &Row| libm::round(libm::exp(row.shape.coordinates[axis]));
+            let (low, high) =
+                rows.iter().map(value).fold((f64::INFINITY, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
             format!("{name} {low}..{high}")
         })
         .collect();

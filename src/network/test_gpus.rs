@@ -8,6 +8,7 @@ pub(crate) fn h100_sxm() -> Gpu {
         name: "h100-sxm".to_owned(),
         sm_version: 90,
         sm_count: 132,
+        l2_bytes: 50_000_000,
         bf16_flops: 989e12,
         fp8_flops: Some(1979e12),
         int8_flops: 1979e12,
@@ -32,6 +33,7 @@ pub(crate) fn h20() -> Gpu {
     Gpu {
         name: "h20".to_owned(),
         sm_count: 78,
+        l2_bytes: 60_000_000,
         bf16_flops: 148e12,
         fp8_flops: Some(296e12),
         int8_flops: 296e12,
@@ -46,6 +48,7 @@ pub(crate) fn l40s() -> Gpu {
         name: "l40s".to_owned(),
         sm_version: 89,
         sm_count: 142,
+        l2_bytes: 96_000_000,
         bf16_flops: 362e12,
         fp8_flops: Some(733e12),
         int8_flops: 733e12,

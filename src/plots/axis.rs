@@ -53,6 +53,11 @@ const PADDING: f64 = 0.05;
 const BETTER_PADDING: f64 = 0.13;
 
 impl Scale {
+    /// A scale with given ends.
+    pub(super) const fn fixed(low: f64, high: f64, logarithmic: bool) -> Self {
+        Self { low, high, logarithmic }
+    }
+
     /// A scale for the finite ones of these values. It is logarithmic if those that `matter`, a part of them, span
     /// orders of magnitude.
     pub(super) fn covering(

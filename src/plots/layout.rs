@@ -3,11 +3,11 @@
 use super::axis::{AxisSpec, Scale, format_number};
 use super::chart::text_width;
 use super::scene::{Anchor, Colour, Frame, Position, Scene};
-use super::theme::{AXIS, GRID, INFEASIBLE, INK, NOTE_SIZE, SMALL_SIZE, SOFT_INK, TEXT_SIZE, TITLE_SIZE};
+use super::theme::{AXIS, GRID, INFEASIBLE, INK, NOTE_SIZE, PAPER, SMALL_SIZE, SOFT_INK, TEXT_SIZE, TITLE_SIZE};
 use crate::results::Direction;
 
 /// Distance of text from the figure's border.
-const BORDER: f64 = 22.0;
+pub(super) const BORDER: f64 = 22.0;
 /// Room above the panel: title, subtitle and one row of legend.
 const TOP: f64 = 98.0;
 /// Room below it: tick labels, axis title and footnote.
@@ -42,8 +42,13 @@ impl Panel {
         panel
     }
 
-    fn x_ticks(&self) -> Vec<f64> {
-        self.x.ticks((self.area.width() / X_TICK_SPACING) as usize)
+    /// A panel for these scales in a given place.
+    pub(super) fn at(area: Frame, x: Scale, y: Scale) -> Self {
+        Self { area, x, y }
+    }
+
+    fn x_ticks(&self, spacing: f64) -> Vec<f64> {
+        self.x.ticks((self.area.width() / spacing) as usize)
     }
 
     fn y_ticks(&self) -> Vec<f64> {
@@ -68,8 +73,17 @@ impl Panel {
 
     /// Grid, ticks, axis lines and titles.
     pub(super) fn draw_axes(&self, scene: &mut Scene, x: &AxisSpec, y: &AxisSpec) {
+        self.draw_grid(scene, X_TICK_SPACING);
+        let Frame { left, top, bottom, .. } = self.area;
+        let x_title = [left + self.area.width() / 2.0, bottom + TICK_GAP + SMALL_SIZE + 16.0];
+        draw_axis_title(scene, x, x_title, false);
+        draw_axis_title(scene, y, [BORDER + TEXT_SIZE / 2.0 - 4.0, top + self.area.height() / 2.0], true);
+    }
+
+    /// Grid, ticks and the horizontal axis line; horizontal ticks about `x_spacing` apart.
+    pub(super) fn draw_grid(&self, scene: &mut Scene, x_spacing: f64) {
         let Frame { left, top, right, bottom } = self.area;
-        for tick in self.x_ticks() {
+        for tick in self.x_ticks(x_spacing) {
             let at = left + self.x.share(tick) * self.area.width();
             scene.line(vec![[at, top], [at, bottom]], 0.75, GRID);
             scene.line(vec![[at, bottom], [at, bottom + 4.0]], 1.0, AXIS);
@@ -82,9 +96,6 @@ impl Panel {
             scene.text(&format_number(tick), [left - TICK_GAP, at], Anchor::End, SMALL_SIZE, SOFT_INK);
         }
         scene.line(vec![[left, bottom], [right, bottom]], 1.0, AXIS);
-        let x_title = [left + self.area.width() / 2.0, bottom + TICK_GAP + SMALL_SIZE + 16.0];
-        draw_axis_title(scene, x, x_title, false);
-        draw_axis_title(scene, y, [BORDER + TEXT_SIZE / 2.0 - 4.0, top + self.area.height() / 2.0], true);
     }
 
     /// The SLA's limits as dashed lines with the excluded side in grey.
@@ -179,19 +190,35 @@ fn shortened(text: &str, size: f64, bold: bool, room: f64) -> String {
     }
 }
 
+/// Radius of a ring, and width of its line.
+const RING_RADIUS: f64 = 5.0;
+const RING_WIDTH: f64 = 2.0;
+
+/// A ring with a pale rim that keeps it apart from what lies under it.
+pub(super) fn draw_ring(scene: &mut Scene, centre: Position, colour: Colour) {
+    scene.disc(centre, RING_RADIUS + 1.0, PAPER);
+    scene.disc(centre, RING_RADIUS, colour);
+    scene.disc(centre, RING_RADIUS - RING_WIDTH, PAPER);
+}
+
 /// What stands before a legend text.
 pub(super) enum Symbol {
     /// A point.
     Dot(Colour),
     /// A line with a marker.
     Front(Colour),
+    /// A line.
+    Line(Colour),
+    /// A circle.
+    Ring(Colour),
 }
 
 impl Symbol {
     fn width(&self) -> f64 {
         match self {
             Self::Dot(_) => 8.0,
-            Self::Front(_) => 24.0,
+            Self::Ring(_) => 2.0 * RING_RADIUS,
+            Self::Front(_) | Self::Line(_) => 24.0,
         }
     }
 }
@@ -228,7 +255,7 @@ impl Legend {
     }
 
     /// Height of the rows beyond the first.
-    fn extra_height(&self) -> f64 {
+    pub(super) fn extra_height(&self) -> f64 {
         self.places.last().map_or(0.0, |(_, row, _)| *row as f64 * LEGEND_ROW)
     }
 
@@ -242,6 +269,8 @@ impl Legend {
                     scene.line(vec![[*x, y], [x + width, y]], 2.0, colour);
                     scene.disc([x + width / 2.0, y], 4.5, colour);
                 }
+                Symbol::Line(colour) => scene.line(vec![[*x, y], [x + width, y]], 2.0, colour),
+                Symbol::Ring(colour) => draw_ring(scene, [x + width / 2.0, y], colour),
             }
             scene.text(&entry.text, [x + width + SYMBOL_GAP, y], Anchor::Start, SMALL_SIZE, INK);
         }

@@ -3,6 +3,7 @@
 
 pub mod axis;
 pub mod chart;
+pub mod error_cdf;
 pub mod from_table;
 pub mod front;
 mod labels;
@@ -11,5 +12,6 @@ pub mod scene;
 pub mod theme;
 
 pub use axis::{AxisSpec, format_number};
+pub use error_cdf::{ErrorCurve, ErrorFigure, ErrorMark, ErrorPanel, draw_errors};
 pub use from_table::{Captions, FIGURE_COLUMNS, front_figure};
 pub use front::{FrontFigure, FrontFiles, FrontMember, FrontPoint, draw};

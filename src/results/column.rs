@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::row::Row;
+use crate::fidelity::TimeProvenance;
 use crate::sim::Outcome;
 use crate::space::{Candidate, Pool, Role};
 
@@ -110,6 +111,8 @@ pub(super) enum Getter {
     Count(fn(&Outcome) -> u64),
     /// A real number of the outcome.
     Measure(fn(&Outcome) -> f64),
+    /// A property of the provenance of the outcome's times.
+    Provenance(fn(&TimeProvenance) -> f64),
     /// A quantity computed from candidate and outcome; `None` where it is undefined.
     Derived(fn(&Candidate, &Outcome) -> Option<f64>),
 }
@@ -201,6 +204,11 @@ impl Column {
         Self::new(name, Kind::F64, doc, Group::Metric, Getter::Derived(get))
     }
 
+    /// A share or an uncertainty that follows from where the outcome's times come from, kept as f32.
+    pub(super) const fn provenance(name: &'static str, doc: &'static str, get: fn(&TimeProvenance) -> f64) -> Self {
+        Self::new(name, Kind::F32, doc, Group::Metric, Getter::Provenance(get))
+    }
+
     /// Sets the unit.
     pub(super) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
@@ -237,6 +245,7 @@ impl Column {
             }
             Getter::Count(get) => outcome.map_or(Value::Null, |outcome| Value::U64(get(outcome))),
             Getter::Measure(get) => self.real(outcome.map(get)),
+            Getter::Provenance(get) => self.real(row.provenance.map(get)),
             Getter::Derived(get) => self.real(outcome.and_then(|outcome| get(row.candidate, outcome))),
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::row::{OwnedRow, Status};
 use crate::catalog::{Gpu, Precision, ScaleUp};
+use crate::fidelity::{EstimateSource, TimeProvenance};
 use crate::sim::Outcome;
 use crate::space::{Architecture, Candidate, CandidateId, EngineLimits, Parallelism, Pool, Role};
 use crate::stats::Summary;
@@ -13,6 +14,7 @@ fn gpu() -> Gpu {
         name: "h100-sxm".into(),
         sm_version: 90,
         sm_count: 132,
+        l2_bytes: 50_000_000,
         bf16_flops: 989e12,
         fp8_flops: Some(1979e12),
         int8_flops: 1979e12,
@@ -70,10 +72,13 @@ pub(crate) fn row(index: u64) -> OwnedRow {
         busy_share: 0.5,
         ..Outcome::default()
     };
+    // Equal shares, whatever the number of sources.
+    let sources = EstimateSource::ALL.map(|_| 1.0 / EstimateSource::ALL.len() as f64);
     OwnedRow {
         candidate: Arc::new(candidate(index)),
         status: Status::of(&outcome),
         outcome: Some(outcome),
+        provenance: Some(TimeProvenance { shares: sources, tpot_uncertainty: 0.05, ttft_uncertainty: 0.1 }),
         kv_blocks: 7462,
         sla_met: index.is_multiple_of(2),
         error: None,
@@ -84,6 +89,7 @@ pub(crate) fn panicked_row(index: u64) -> OwnedRow {
     OwnedRow {
         status: Status::Panicked,
         outcome: None,
+        provenance: None,
         sla_met: false,
         error: Some("index out of bounds".into()),
         ..row(index)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::fidelity::TimeProvenance;
 use crate::sim::Outcome;
 use crate::space::Candidate;
 
@@ -46,6 +47,8 @@ pub struct OwnedRow {
     pub status: Status,
     /// What was measured.
     pub outcome: Option<Outcome>,
+    /// Where its times come from.
+    pub provenance: Option<TimeProvenance>,
     /// KV blocks of one engine (one attention data-parallel rank).
     pub kv_blocks: u64,
     /// The outcome meets every bound of the sweep's SLA.
@@ -62,6 +65,7 @@ impl OwnedRow {
             candidate: &self.candidate,
             status: self.status,
             outcome: self.outcome.as_ref(),
+            provenance: self.provenance.as_ref(),
             kv_blocks: self.kv_blocks,
             sla_met: self.sla_met,
             error: self.error.as_deref(),
@@ -78,6 +82,8 @@ pub struct Row<'a> {
     pub status: Status,
     /// What was measured.
     pub outcome: Option<&'a Outcome>,
+    /// Where its times come from.
+    pub provenance: Option<&'a TimeProvenance>,
     /// KV blocks of one engine.
     pub kv_blocks: u64,
     /// The outcome meets every bound of the sweep's SLA.
@@ -109,6 +115,7 @@ impl PrunedRow {
             candidate: &self.candidate,
             status: Status::Pruned,
             outcome: None,
+            provenance: None,
             kv_blocks: 0,
             sla_met: false,
             error: None,

@@ -10,10 +10,12 @@ use super::column::{Column, Direction, Group, Kind, Value};
 use super::derived;
 use crate::catalog::NumberFormat;
 use crate::diag::{Diagnostic, nearest};
+use crate::fidelity::EstimateSource::{Extrapolated, Interpolated, Measured, Roofline, Transferred};
 use crate::space::{Pool, Role};
 
-/// Version of the column table and of the run folder's layout. Raised when a column changes its meaning.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the column table and of the run folder's layout. Raised when a column is added or changes its meaning, so
+/// that a run does not get parts of two kinds.
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Roles that have their own block of configuration columns.
 const ROLES: &[Role] = &[Role::Colocated];
@@ -118,6 +120,13 @@ const METRICS: &[Column] = &[
     Column::derived("goodput", "requests per second that met every SLA bound", derived::goodput).unit("requests/s").better(UP),
     Column::derived("sla_attainment", "share of the measured requests that met every SLA bound", derived::sla_attainment).better(UP),
     Column::derived("energy_j", "energy of all GPUs over the makespan, upper estimate", derived::energy_joules).unit("J").better(DOWN),
+    Column::provenance("time_measured", "share of engine time from fitted predictors within their measurements", |p| p.share(Measured)).better(UP),
+    Column::provenance("time_interpolated", "share of engine time from fitted predictors between measured shapes", |p| p.share(Interpolated)),
+    Column::provenance("time_extrapolated", "share of engine time from fitted predictors beyond their measurements", |p| p.share(Extrapolated)).better(DOWN),
+    Column::provenance("time_transferred", "share of engine time scaled from a measured GPU by the ratio of rooflines", |p| p.share(Transferred)).better(DOWN),
+    Column::provenance("time_roofline", "share of engine time from rooflines with default efficiencies", |p| p.share(Roofline)).better(DOWN),
+    Column::provenance("tpot_uncertainty", "relative standard deviation of the mean TPOT by the errors of the operator predictors", |p| p.tpot_uncertainty).better(DOWN),
+    Column::provenance("ttft_uncertainty", "the same of the service time within TTFT; queueing amplifies it", |p| p.ttft_uncertainty).better(DOWN),
 ];
 
 fn integer(value: u32) -> Value<'static> {

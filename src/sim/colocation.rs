@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::fidelity::StepCost;
+use crate::fidelity::{StepCost, StepMix};
 use crate::scheduler::Scheduler;
 use crate::scheduler::router::{Router, RouterView};
 use crate::space::EngineLimits;
@@ -10,11 +10,10 @@ use crate::units::Ticks;
 use crate::workload::RequestStream;
 
 use super::engine::EngineState;
-use super::gaps::GapHistogram;
 use super::observer::Observer;
 use super::outcome::{Finished, Outcome, RequestBounds};
 use super::queue::SlotQueue;
-use super::replica::{Advance, Replica, ReplicaContext};
+use super::replica::{Advance, Records, Replica, ReplicaContext};
 use super::request::RequestState;
 
 /// A co-located deployment as the simulator sees it.
@@ -54,9 +53,17 @@ pub struct Arena {
     completed: Vec<u32>,
     /// Replicas whose next step may have changed.
     touched: Vec<usize>,
-    gaps: GapHistogram,
+    records: Records,
     /// Scratch of the outcome's percentiles.
     sample: Vec<Ticks>,
+}
+
+impl Arena {
+    /// The steps of the last simulation, by size.
+    #[must_use]
+    pub fn step_mix(&self) -> &StepMix {
+        &self.records.mix
+    }
 }
 
 /// Runs one simulation to the end of its stream.
@@ -90,11 +97,11 @@ pub fn simulate(
             .all(EngineState::is_empty),
         "an engine ends with sequences or blocks"
     );
-    let Arena { requests, replicas, gaps, sample, .. } = arena;
+    let Arena { requests, replicas, records, sample, .. } = arena;
     let finished = Finished {
         requests,
         replicas: &replicas[..deployment.replicas as usize],
-        gaps,
+        gaps: &records.gaps,
         response_latency: deployment.response_latency,
         submitted,
     };
@@ -129,7 +136,8 @@ impl<'a> Simulation<'a> {
         arena.outstanding.resize(replicas * ranks, 0);
         arena.completed.clear();
         arena.touched.clear();
-        arena.gaps.reset();
+        arena.records.gaps.reset();
+        arena.records.mix.reset(ranks);
         arena.reissued.clear();
         if let Some(clients) = stream.clients {
             arena.reissued.extend((0..clients).map(|_| deployment.request_latency));
@@ -208,8 +216,8 @@ impl<'a> Simulation<'a> {
     fn end_steps(&mut self, now: Ticks, slot: usize, observer: &mut impl Observer) {
         let (replica, lane) = (slot / self.lanes, slot % self.lanes);
         observer.replica(replica);
-        let Arena { replicas, requests, gaps, completed, .. } = &mut *self.arena;
-        replicas[replica].finish(lane, now, requests, gaps, completed, observer);
+        let Arena { replicas, requests, records, completed, .. } = &mut *self.arena;
+        replicas[replica].finish(lane, now, requests, records, completed, observer);
         self.arena.queue.set(slot, Ticks::NEVER);
         self.arena.touched.push(replica);
         for &index in &self.arena.completed {

@@ -4,7 +4,7 @@
 //! several steps as one event: until a member ends, a KV block is missing, the step cost bends, or an arrival cuts
 //! the run short.
 
-use crate::fidelity::{BatchShape, StepCost, StepLine};
+use crate::fidelity::{BatchShape, StepCost, StepLine, StepMix};
 use crate::scheduler::Scheduler;
 use crate::space::EngineLimits;
 use crate::units::Ticks;
@@ -32,12 +32,21 @@ pub(crate) struct ReplicaContext<'a> {
     pub(crate) advance: Advance,
 }
 
+/// What a simulation collects over its steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Records {
+    pub(crate) gaps: GapHistogram,
+    pub(crate) mix: StepMix,
+}
+
 /// Steps of one lane in flight.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     start: Ticks,
     line: StepLine,
     steps: u64,
+    /// What the line takes without waiting for other lanes.
+    service: StepLine,
 }
 
 /// State of one replica.
@@ -113,7 +122,7 @@ impl Replica {
             let line = context.cost.line(&self.batches, context.limits.max_num_seqs);
             // A preemption frees blocks, so that the next call may admit what this one did not.
             let steps = if preempted { 1 } else { self.steps_until_change(line, context.advance) };
-            Run { start: now, line, steps }
+            Run { start: now, line, steps, service: line }
         } else {
             self.pipeline(lane, now, context)
         };
@@ -145,19 +154,15 @@ impl Replica {
         lane: usize,
         now: Ticks,
         requests: &mut [RequestState],
-        gaps: &mut GapHistogram,
+        records: &mut Records,
         completed: &mut Vec<u32>,
         observer: &mut impl Observer,
     ) {
         let Some(run) = self.runs[lane].take() else { return };
         let ranks = self.engines.len();
-        observer.steps(&StepRecord {
-            lane,
-            start: run.start,
-            end: now,
-            steps: run.steps,
-            batches: &self.batches[lane * ranks..(lane + 1) * ranks],
-        });
+        let batches = &self.batches[lane * ranks..(lane + 1) * ranks];
+        observer.steps(&StepRecord { lane, start: run.start, end: now, steps: run.steps, batches });
+        records.mix.add(batches, run.service, run.steps);
         let gap = now.saturating_since(self.last_end[lane]);
         let pipelined = self.stage_free.len() > 1;
         if !pipelined {
@@ -166,16 +171,16 @@ impl Replica {
         for engine in &mut self.engines {
             let sequences = u64::from(engine.cohorts[lane].measured());
             if pipelined {
-                gaps.add(gap.0, 0, 1, sequences);
+                records.gaps.add(gap.0, 0, 1, sequences);
             } else {
-                gaps.add(run.line.first, run.line.growth, run.steps, sequences);
+                records.gaps.add(run.line.first, run.line.growth, run.steps, sequences);
             }
             engine.advance_lane(lane, run.steps);
             while let Some(index) = engine.cohorts[lane].pop_ended(requests) {
                 let cached = engine.cohorts[lane].cached(&requests[index as usize]);
                 complete(engine, index, cached, now, requests, completed);
             }
-            end_chunks(engine, lane, now, requests, gaps, completed);
+            end_chunks(engine, lane, now, requests, &mut records.gaps, completed);
         }
         self.last_end[lane] = now;
     }
@@ -202,10 +207,12 @@ impl Replica {
         let scheduled = now.max(self.host_free);
         self.host_free = scheduled + host.occupied;
         let mut ready = scheduled + host.before_start;
-        let mut work = Ticks::ZERO;
+        let (mut work, mut service) = (Ticks::ZERO, host.before_start);
         for stage in 0..self.stage_free.len() {
             if stage > 0 {
-                ready += cost.transfer(stage - 1, batches);
+                let transfer = cost.transfer(stage - 1, batches);
+                ready += transfer;
+                service += transfer;
             }
             // Most stages in the middle are alike.
             if stage == 0 || !cost.is_like_previous(stage) {
@@ -213,11 +220,13 @@ impl Replica {
             }
             ready = ready.max(self.stage_free[stage]) + work;
             self.stage_free[stage] = ready;
+            service += work;
             if stage == 0 {
                 self.busy += work;
             }
         }
-        Run { start: now, line: StepLine { first: (ready - now).0, growth: 0, steps: 1 }, steps: 1 }
+        let single = |time: Ticks| StepLine { first: time.0, growth: 0, steps: 1 };
+        Run { start: now, line: single(ready - now), steps: 1, service: single(service) }
     }
 
     fn lanes_in_flight(&self) -> u64 {

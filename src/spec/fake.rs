@@ -53,6 +53,7 @@ pub(crate) fn gpu(name: &str, has_fp8: bool) -> Gpu {
         name: name.into(),
         sm_version: if has_fp8 { 90 } else { 80 },
         sm_count: 132,
+        l2_bytes: 50_000_000,
         bf16_flops: 989e12,
         fp8_flops: has_fp8.then_some(1979e12),
         int8_flops: 1979e12,
