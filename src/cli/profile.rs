@@ -162,7 +162,7 @@ fn report_import(measurements: &Measurements, out: &mut dyn Write) -> std::io::R
 
 fn report_launches(overheads: &[LaunchOverhead], out: &mut dyn Write) -> std::io::Result<()> {
     if !overheads.is_empty() {
-        writeln!(out, "\nwhat a launch adds to the kernels, median over the shapes timed both ways:")?;
+        writeln!(out, "\nwhat a launch adds to kernels under 50 us, where both were timed:")?;
     }
     for LaunchOverhead { operator, shapes, median_us } in overheads {
         writeln!(out, "{operator:<26} {median_us:>7.1} us  {:>7} shapes", format_count(*shapes as u64))?;

@@ -320,3 +320,80 @@ impl Shard {
         Ok(Operator::GroupedGemm { tokens, experts, load })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const META: &str = "vllm_version: '0.19.0'\nmodel: Qwen/Qwen3-30B-A3B-Instruct-2507\nvariant: bf16\n";
+
+    fn profile(meta: &str, tables: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let profile = folder.path().join("RTX/model/bf16");
+        fs::create_dir_all(profile.join("tp2")).unwrap();
+        fs::write(profile.join("meta.yaml"), meta).unwrap();
+        for (file, text) in tables {
+            fs::write(profile.join("tp2").join(file), text).unwrap();
+        }
+        folder
+    }
+
+    fn dropped(measurements: &Measurements) -> Vec<(&str, usize)> {
+        measurements.dropped.iter().map(|dropped| (dropped.reason.as_str(), dropped.rows)).collect()
+    }
+
+    #[test]
+    fn layers_are_sharded_and_unknown_ones_named() {
+        let dense = "layer,tokens,time_us\nqkv_proj,16,5.5\nother,16,1\nqkv_proj,16,-1\n";
+        let folder = profile(META, &[("dense.csv", dense), ("per_sequence.csv", "layer,sequences,time_us\n")]);
+        let measurements = import(folder.path(), "vllm-0.19").unwrap();
+        // 16 + 2 x 2 heads of 128.
+        let expected = Measurement { operator: Shard::gemm(16, 2560, 2048), latency_ns: 5500.0 };
+        assert_eq!(measurements.rows, [expected]);
+        let expected = [("the layer `other` has no counterpart", 1), ("the time is not positive", 1)];
+        assert_eq!(dropped(&measurements), expected);
+    }
+
+    #[test]
+    fn attention_is_read_where_it_is_prefill_or_decode_alone() {
+        let attention = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n\
+                         0,0,4,512,8\n64,128,0,0,9\n64,128,4,512,10\n";
+        let skew = "regime,n,nb,kvs,kv_big,kv_mean,t_skew_us\npure,4,1,128,512,224,11\nmixed,4,1,128,512,224,12\n";
+        let folder = profile(META, &[("attention.csv", attention), ("skew.csv", skew)]);
+        let measurements = import(folder.path(), "vllm-0.19").unwrap();
+        let operators: Vec<Operator> = measurements.rows.iter().map(|row| row.operator).collect();
+        let heads = Shard { model: &MODELS[2], tensor: 2 }.heads();
+        let decode = |context_tokens, longest_tokens| Operator::DecodeAttention {
+            batch: 4,
+            context_tokens,
+            longest_tokens,
+            heads,
+        };
+        let prefill = Operator::PrefillAttention { batch: 1, chunk_tokens: 64, context_tokens: 128, heads };
+        assert_eq!(operators, [decode(512.0, 512.0), prefill, decode(224.0, 512.0)]);
+        assert_eq!(dropped(&measurements), [("prefill and decode in one attention kernel", 2)]);
+    }
+
+    #[test]
+    fn activated_experts_set_the_load() {
+        let moe = "tokens,activated_experts,time_us\n16,32,100\n1,64,100\n";
+        let folder = profile(META, &[("moe.csv", moe)]);
+        let measurements = import(folder.path(), "vllm-0.19").unwrap();
+        let Operator::GroupedGemm { experts, load, .. } = measurements.rows[0].operator else {
+            panic!("{:?}", measurements.rows)
+        };
+        assert_eq!((experts.intermediate_size, load.rows, load.hit, load.largest), (384, 128.0, 32.0, 4.0));
+        assert_eq!(dropped(&measurements), [("more or fewer experts activated than there can be", 1)]);
+    }
+
+    #[test]
+    fn a_missing_column_another_version_or_model_is_a_diagnostic() {
+        let folder = profile(META, &[("dense.csv", "layer,time_us\nqkv_proj,1\n")]);
+        assert!(import(folder.path(), "vllm-0.19").unwrap_err().message.contains("no column `tokens`"));
+        assert!(import(folder.path(), "vllm-0.1").unwrap_err().message.contains("no tables"));
+        assert!(import(folder.path(), "sglang-0.5").unwrap_err().help.is_some());
+        let unknown = META.replace("Qwen3-30B-A3B-Instruct-2507", "Other");
+        let folder = profile(&unknown, &[("dense.csv", "layer,tokens,time_us\nqkv_proj,1,1\n")]);
+        assert!(import(folder.path(), "vllm-0.19").unwrap_err().message.contains("no tables"));
+    }
+}

@@ -31,9 +31,10 @@ pub struct Measurement {
 pub struct LaunchOverhead {
     /// Name of the operator in the source.
     pub operator: String,
-    /// Shapes that were timed both ways.
+    /// Shapes with short kernels that were timed both ways.
     pub shapes: usize,
-    /// Median over the shapes of the time between events minus the time of the kernels, in microseconds.
+    /// Time between events minus the time of the kernels, in microseconds: the median over the models and splits that
+    /// were measured, each by its median over shapes.
     pub median_us: f64,
 }
 

@@ -6,8 +6,9 @@ mod rows;
 mod source;
 mod suspect;
 mod tables;
+#[cfg(test)]
+mod tests;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{Dropped, Importer, Measurement, Measurements, in_release_line, version_of};
@@ -48,18 +49,26 @@ pub fn import(path: &Path, engine: &str) -> Result<Measurements, Diagnostic> {
             NCCL => (NCCL.to_owned(), PREFERRED_NCCL),
             family => (format!("{family}/{name}"), version),
         };
-        let Some(file) = find(&source, &folder, table, line) else { continue };
-        let bytes = source.read(&file)?;
-        match rows::read(bytes.clone(), table, &mut dropped) {
-            Ok(read) => rows.extend(suspect::without_suspects(read, &mut dropped)),
-            Err(reason) => {
-                let count = rows::count(bytes).map_err(|_| unreadable(&file, &reason))?;
-                other_layout = other_layout.or_else(|| Some(unreadable(&file, &reason)));
-                dropped.add(format!("tables of another layout: {reason}"), count, || file.clone());
+        // Some versions hold a few additions to the table of an older one of the same line.
+        for file in candidates(&source, &folder, table, line) {
+            let bytes = source.read(&file)?;
+            let before = rows.len();
+            match rows::read(bytes.clone(), table, &mut dropped) {
+                Ok(read) => rows.extend(suspect::without_suspects(read, &mut dropped)),
+                Err(reason) => {
+                    let count = rows::count(bytes).map_err(|_| unreadable(&file, &reason))?;
+                    other_layout = other_layout.or_else(|| Some(unreadable(&file, &reason)));
+                    dropped.add(format!("tables of another layout: {reason}"), count, || file.clone());
+                    break;
+                }
+            }
+            if rows.len() > before {
+                break;
             }
         }
     }
-    if rows.is_empty() {
+    let is_collective = |row: &Measurement| matches!(row.operator, Operator::Collective { .. });
+    if rows.iter().all(is_collective) {
         return Err(other_layout.unwrap_or_else(|| no_tables(&source, path, name, engine)));
     }
     name_unread_tables(&mut source, name, version, &mut dropped)?;
@@ -87,17 +96,18 @@ fn no_tables(source: &Source, path: &Path, name: &str, engine: &str) -> Diagnost
     }
 }
 
-/// The newest version of a table in a release line, e.g. `0.19` finds `0.19.0`; for NCCL any version will do.
-fn find(source: &Source, folder: &str, table: &Table, line: &str) -> Option<String> {
-    let file = |version: &String| {
-        let folder = format!("{folder}/{version}");
-        source.names(&folder).contains(table.file).then(|| format!("{folder}/{}", table.file))
-    };
+/// Files of a table in a release line, the newest first, e.g. `0.19` finds `0.19.0`; for NCCL any line will do.
+fn candidates(source: &Source, folder: &str, table: &Table, line: &str) -> Vec<String> {
     let mut versions: Vec<String> = source.names(folder).into_iter().collect();
     versions.sort_by_key(|version| numbers_of(version));
-    let newest_first = || versions.iter().rev();
-    let in_line = newest_first().filter(|version| in_release_line(version, line)).find_map(file);
-    in_line.or_else(|| if folder == NCCL { newest_first().find_map(file) } else { None })
+    versions.reverse();
+    versions.retain(|version| source.names(&format!("{folder}/{version}")).contains(table.file));
+    if folder == NCCL {
+        versions.sort_by_key(|version| !in_release_line(version, line));
+    } else {
+        versions.retain(|version| in_release_line(version, line));
+    }
+    versions.iter().map(|version| format!("{folder}/{version}/{}", table.file)).collect()
 }
 
 /// The numbers in a version, so that 0.5.9 sorts before 0.5.14.
@@ -109,8 +119,7 @@ fn numbers_of(version: &str) -> Vec<u32> {
 fn name_unread_tables(source: &mut Source, name: &str, version: &str, dropped: &mut Dropped) -> Result<(), Diagnostic> {
     for family in source.names("") {
         let folder = format!("{family}/{name}");
-        let versions: BTreeSet<String> = source.names(&folder);
-        for version in versions.iter().filter(|candidate| in_release_line(candidate, version)) {
+        for version in source.names(&folder).iter().filter(|candidate| in_release_line(candidate, version)) {
             for file in source.names(&format!("{folder}/{version}")) {
                 let read = TABLES.iter().any(|table| table.family == family && table.file == file);
                 if read || !file.ends_with(".parquet") {
@@ -145,68 +154,4 @@ fn prefer_custom_all_reduce(rows: &mut Vec<Measurement>, dropped: &mut Dropped) 
         }
         !drop
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::{self, File};
-    use std::sync::Arc;
-
-    use arrow_array::{Array, Float64Array, Int64Array, RecordBatch, StringArray};
-    use arrow_schema::{DataType, Field, Schema};
-    use parquet::arrow::ArrowWriter;
-
-    use super::*;
-    use crate::catalog::NumberFormat;
-
-    fn write_gemm(folder: &Path, with_k: bool, latencies: &[f64]) {
-        let folder = folder.join("gemm/vllm/0.19.0");
-        fs::create_dir_all(&folder).unwrap();
-        let count = latencies.len();
-        let int = |value: i64| Arc::new(Int64Array::from(vec![value; count])) as Arc<dyn Array>;
-        let mut fields = vec![
-            Field::new("gemm_dtype", DataType::Utf8, true),
-            Field::new("latency", DataType::Float64, true),
-            Field::new("m", DataType::Int64, true),
-            Field::new("n", DataType::Int64, true),
-        ];
-        let mut columns: Vec<Arc<dyn Array>> = vec![
-            Arc::new(StringArray::from(vec!["fp8"; count])),
-            Arc::new(Float64Array::from(latencies.to_vec())),
-            int(16),
-            int(1024),
-        ];
-        if with_k {
-            fields.push(Field::new("k", DataType::Int64, true));
-            columns.push(int(2048));
-        }
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
-        let file = File::create(folder.join("gemm_perf.parquet")).unwrap();
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
-        writer.write(&batch).unwrap();
-        writer.close().unwrap();
-    }
-
-    #[test]
-    fn reads_columns_by_name_and_names_bad_rows() {
-        let folder = tempfile::tempdir().unwrap();
-        write_gemm(folder.path(), true, &[0.5, -1.0, f64::NAN]);
-        let measurements = import(folder.path(), "vllm-0.19").unwrap();
-        let fp8 = NumberFormat::Fp8;
-        let operator = Operator::Gemm { tokens: 16, n: 1024, k: 2048, weights: fp8, activations: fp8 };
-        assert_eq!(measurements.rows, [Measurement { operator, latency_ns: 0.5e6 }]);
-        assert_eq!(measurements.dropped.len(), 1);
-        assert_eq!(measurements.dropped[0].rows, 2);
-        assert!(measurements.dropped[0].reason.contains("not positive"));
-        assert!(measurements.dropped[0].example.contains("m 16"), "{}", measurements.dropped[0].example);
-    }
-
-    #[test]
-    fn a_missing_column_or_version_is_a_diagnostic() {
-        let folder = tempfile::tempdir().unwrap();
-        write_gemm(folder.path(), false, &[0.5]);
-        assert!(import(folder.path(), "vllm-0.19").unwrap_err().message.contains("no column `k`"));
-        assert!(import(folder.path(), "vllm-0.1").unwrap_err().message.contains("no tables"));
-        assert!(import(folder.path(), "other-1").unwrap_err().help.is_some());
-    }
 }

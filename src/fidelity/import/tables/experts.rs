@@ -72,9 +72,13 @@ fn grouped(record: &Record<'_>) -> Result<Operator, String> {
         weights: format,
         activations: format,
     };
-    let rows = f64::from(record.positive("total_routed_tokens")?);
-    let hit = record.number("expert_utilization")? * f64::from(experts.local);
-    let largest = record.number("max_load_ratio")? * record.number("tokens_per_expert_avg")?;
+    let rows = f64::from(record.count("total_routed_tokens")?);
+    if rows == 0.0 {
+        return Err("experts without a token".to_owned());
+    }
+    // Both are whole numbers, written as ratios.
+    let hit = (record.number("expert_utilization")? * f64::from(experts.local)).round();
+    let largest = (record.number("max_load_ratio")? * record.number("tokens_per_expert_avg")?).round();
     // Tokens of the whole group: some tables give every GPU the rows of its own tokens only, others all of them.
     let share = f64::from(experts.local) * f64::from(experts.top_k) / f64::from(experts.count);
     let tokens = (rows / share).round().max(1.0) as u32;

@@ -84,6 +84,16 @@ pub(super) fn measurements(samples: &[Sample], wanted: Timing, dropped: &mut Dro
     rows
 }
 
+/// The error where no row is usable: it names the most frequent reason.
+pub(super) fn nothing_usable(folder: &Path, dropped: Dropped, help: &str) -> Diagnostic {
+    let reasons = dropped.finish();
+    let why = match reasons.iter().max_by_key(|reason| reason.rows) {
+        Some(most) => format!("no usable row ({}: {})", most.reason, most.example),
+        None => "no table".to_owned(),
+    };
+    Diagnostic::new(format!("`{}` holds {why}", folder.display())).help(help)
+}
+
 fn other_timing(timing: Timing) -> &'static str {
     match timing {
         Timing::Kernel => "times of kernels alone: times with their launches were asked for",
@@ -97,24 +107,31 @@ impl Sample {
     }
 }
 
-/// The median over shapes of the time with launches minus the time of the kernels alone, per operator that was timed
-/// both ways; repeats of a shape count once, by their median.
+/// Kernels shorter than this do not hide the host's work: the host cannot run ahead of them.
+const SHORT_KERNELS_NS: f64 = 50e3;
+
+/// The time with launches minus the time of the kernels alone, per operator that was timed both ways and has short
+/// kernels: the median over the runs of each run's median over its shapes, so that one model with many shapes does not
+/// decide. Repeats of a shape count once, by their median.
 pub(super) fn launch_overheads(samples: &[Sample]) -> Vec<LaunchOverhead> {
-    let mut shapes: BTreeMap<(&str, &str), [Vec<f64>; 2]> = BTreeMap::new();
+    let mut shapes: BTreeMap<[&str; 3], [Vec<f64>; 2]> = BTreeMap::new();
     for sample in samples {
-        let times = shapes.entry((&sample.name, &sample.shape)).or_default();
+        let times = shapes.entry([&sample.name, &sample.run, &sample.shape]).or_default();
         times[usize::from(sample.timing == Timing::Launch)].push(sample.latency_ns);
     }
-    let mut differences: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for ((name, _), [kernel, launch]) in shapes {
-        if !kernel.is_empty() && !launch.is_empty() {
-            differences.entry(name).or_default().push((median(launch) - median(kernel)) / 1e3);
+    let mut differences: BTreeMap<&str, BTreeMap<&str, Vec<f64>>> = BTreeMap::new();
+    for ([name, run, _], [kernel, launch]) in shapes {
+        let both = !kernel.is_empty() && !launch.is_empty();
+        let kernel = median(kernel);
+        if both && kernel < SHORT_KERNELS_NS {
+            let difference_us = (median(launch) - kernel) / 1e3;
+            differences.entry(name).or_default().entry(run).or_default().push(difference_us);
         }
     }
-    let overhead = |(name, values): (&str, Vec<f64>)| LaunchOverhead {
+    let overhead = |(name, runs): (&str, BTreeMap<&str, Vec<f64>>)| LaunchOverhead {
         operator: name.to_owned(),
-        shapes: values.len(),
-        median_us: median(values),
+        shapes: runs.values().map(Vec::len).sum(),
+        median_us: median(runs.into_values().map(median).collect()),
     };
     differences.into_iter().map(overhead).collect()
 }
@@ -148,10 +165,10 @@ fn format(record: &Record<'_>) -> Result<NumberFormat, String> {
 }
 
 /// Width of one attention head. The tables lack it; it is the hidden size over the heads, except in models whose
-/// published `config.json` has a `head_dim`: Qwen3 128, Qwen3-Next 256, Phi-tiny-MoE 128, Step-2-mini and Step-3 256.
+/// configuration (`data/config/models` of Frontier) has another `head_dim`.
 fn head_width(model: &str, hidden: u32, heads: u32) -> Result<u32, String> {
     let model = model.to_lowercase();
-    let published = [("qwen3-next", 256), ("qwen3", 128), ("phi-tiny-moe", 128), ("step", 256)];
+    let published = [("qwen3-next", 256), ("qwen3", 128), ("phi-tiny-moe", 128), ("step-moe", 256)];
     match published.iter().find(|(prefix, _)| model.starts_with(prefix)) {
         Some((_, width)) => Ok(*width),
         None if hidden.is_multiple_of(heads) => Ok(hidden / heads),
