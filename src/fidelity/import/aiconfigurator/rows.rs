@@ -9,6 +9,9 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use super::tables::{Fields, Table};
 use crate::fidelity::import::{Dropped, Measurement};
 
+/// Attention tables of older versions lack this column: nothing with a window was measured.
+const WINDOW: &str = "window_size";
+
 /// Number of rows of a table.
 pub(super) fn count(bytes: Bytes) -> Result<usize, String> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).map_err(|error| error.to_string())?;
@@ -42,8 +45,12 @@ impl Reader<'_> {
         let table = self.table;
         let text: Vec<Vec<Option<&str>>> =
             table.text.iter().map(|name| text_column(batch, name)).collect::<Result<_, _>>()?;
-        let numbers: Vec<&Int64Array> =
-            table.numbers.iter().map(|name| column(batch, name)).collect::<Result<_, _>>()?;
+        let zeros = Int64Array::from(vec![0; batch.num_rows()]);
+        let number = |name: &&str| match *name {
+            WINDOW if batch.column_by_name(WINDOW).is_none() => Ok(&zeros),
+            name => column(batch, name),
+        };
+        let numbers: Vec<&Int64Array> = table.numbers.iter().map(number).collect::<Result<_, _>>()?;
         let latency: &Float64Array = column(batch, "latency")?;
         let kernels = text_column(batch, "kernel_source").unwrap_or_default();
         for row in 0..batch.num_rows() {
