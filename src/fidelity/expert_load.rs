@@ -175,11 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn steeper_laws_load_the_hottest_expert_more_and_hit_fewer() {
+    fn steeper_laws_load_the_hottest_expert_more() {
         let law = |exponent| ExpertLoad::power_law(exponent, 512, &experts(128));
         let (flat, steep) = (law(0.5), law(1.2));
         assert!(steep.largest > 1.5 * flat.largest, "{} and {}", steep.largest, flat.largest);
-        assert!(steep.hit <= flat.hit);
         for load in [flat, steep] {
             assert!(load.largest <= 512.0 && (load.rows - 4096.0).abs() < 1e-6, "{load:?}");
         }

@@ -25,7 +25,7 @@ pub struct ResidualTable {
     step: f32,
     /// Row-major, last axis fastest.
     cells: Vec<i16>,
-    /// What stands in for cells without a measurement, in steps; NaN where nothing near was measured. Derived, not
+    /// What stands in for cells without a measurement, in steps; infinite where nothing near was measured. Derived, not
     /// stored.
     filled: Vec<f32>,
 }
@@ -83,7 +83,7 @@ impl ResidualTable {
                 let bridges = (0..MAX_AXES).filter_map(|axis| self.bridge(cell, axis));
                 let (sum, total) =
                     bridges.fold((0.0, 0.0), |(sum, total), (value, gap)| (sum + value / gap, total + 1.0 / gap));
-                sum / total
+                if total > 0.0 { sum / total } else { f32::INFINITY }
             })
             .collect();
     }
@@ -141,7 +141,7 @@ impl ResidualTable {
             let cell = self.cell(at);
             let value = self.filled[cell];
             exact &= self.cells[cell] != MISSING;
-            if value.is_nan() {
+            if value.is_infinite() {
                 inside = false;
             } else {
                 sum += weight * f64::from(value);

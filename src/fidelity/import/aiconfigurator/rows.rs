@@ -9,8 +9,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use super::tables::{Fields, Table};
 use crate::fidelity::import::{Dropped, Measurement};
 
-/// Columns that tables without such rows leave out.
-const ZERO_IF_ABSENT: [&str; 1] = ["window_size"];
+/// Attention tables of older versions lack this column: nothing with a window was measured.
+const WINDOW: &str = "window_size";
 
 /// Number of rows of a table.
 pub(super) fn count(bytes: Bytes) -> Result<usize, String> {
@@ -45,15 +45,12 @@ impl Reader<'_> {
         let table = self.table;
         let text: Vec<Vec<Option<&str>>> =
             table.text.iter().map(|name| text_column(batch, name)).collect::<Result<_, _>>()?;
-        let absent = Int64Array::from(vec![0; batch.num_rows()]);
-        let numbers: Vec<&Int64Array> = table
-            .numbers
-            .iter()
-            .map(|name| match batch.column_by_name(name) {
-                None if ZERO_IF_ABSENT.contains(name) => Ok(&absent),
-                _ => column(batch, name),
-            })
-            .collect::<Result<_, _>>()?;
+        let zeros = Int64Array::from(vec![0; batch.num_rows()]);
+        let number = |name: &&str| match *name {
+            WINDOW if batch.column_by_name(WINDOW).is_none() => Ok(&zeros),
+            name => column(batch, name),
+        };
+        let numbers: Vec<&Int64Array> = table.numbers.iter().map(number).collect::<Result<_, _>>()?;
         let latency: &Float64Array = column(batch, "latency")?;
         let kernels = text_column(batch, "kernel_source").unwrap_or_default();
         for row in 0..batch.num_rows() {

@@ -9,6 +9,8 @@ use crate::fidelity::operator::Operator;
 /// A format is launch-bound if its fastest small products take this many times what those in bf16 do. Converting the
 /// input first costs up to twice a small product in bf16 (two more kernels), so three times could still be kernels.
 const LAUNCH_BOUND: f64 = 4.0;
+/// No faster launch bounds a format, in nanoseconds: three kernels of 5 us each are not a launch.
+const SHORTEST_LAUNCH_NS: f64 = 15_000.0;
 /// Products with up to this many rows are small.
 const SMALL_TOKENS: u32 = 16;
 /// The fastest products take the launch alone as long as they are within this factor of the small ones.
@@ -89,7 +91,7 @@ fn launch_floors(rows: &[Measurement]) -> BTreeMap<(NumberFormat, NumberFormat),
         return BTreeMap::new();
     };
     let floor = |(formats, by_tokens): (&(NumberFormat, NumberFormat), &BTreeMap<u32, f64>)| {
-        let small = small(by_tokens).filter(|small| *small > LAUNCH_BOUND * bf16)?;
+        let small = small(by_tokens).filter(|small| *small > (LAUNCH_BOUND * bf16).max(SHORTEST_LAUNCH_NS))?;
         // Flat beyond small products, or else the format is just slow.
         let flat: Vec<(&u32, &f64)> = by_tokens.iter().filter(|(_, time)| **time <= FLAT * small).collect();
         flat.iter().any(|(tokens, _)| **tokens >= 16 * SMALL_TOKENS).then_some(())?;
