@@ -23,3 +23,7 @@ check a800-frontier a800 a100-80gb-sxm/vllm-0.14 "$2/a800" frontier-launch front
 check a100-vidur a100-80gb-sxm a100-80gb-sxm/vllm-0.14 "$3/a100" vidur vidur
 check h100-vidur h100-sxm h100-sxm/vllm-0.19 "$3/h100" vidur vidur
 check rtx-pro-6000-llmservingsim rtx-pro-6000 rtx-pro-6000/vllm-0.19 "$4/RTXPRO6000" vllm-0.19 llmservingsim
+
+echo "h800, frontier"
+$servescape profile fit "$2/h800" --format frontier --engine frontier --gpu h800 --card-only \
+    --out profiles/comparison/h800/frontier >/dev/null

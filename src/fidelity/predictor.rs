@@ -102,12 +102,12 @@ impl CostModel {
 
     /// Uncertainty of a fitted estimate by the card's errors of the operator's family.
     fn fitted_uncertainty(&self, operator: &Operator, kind: ErrorKind) -> f64 {
-        let position = Family::of(operator).map_or(0, |family| family as usize);
+        let position = Family::of(operator) as usize;
         self.uncertainties[position][usize::from(kind == ErrorKind::Extrapolation)]
     }
 
     fn transfer_uncertainty(&self, operator: &Operator) -> f64 {
-        let known = TRANSFER_UNCERTAINTIES.iter().find(|(family, _)| Some(*family) == Family::of(operator));
+        let known = TRANSFER_UNCERTAINTIES.iter().find(|(family, _)| *family == Family::of(operator));
         known.map_or(ROOFLINE_UNCERTAINTY, |(_, between)| between[usize::from(!self.same_architecture)])
     }
 
@@ -287,6 +287,7 @@ mod tests {
     use crate::catalog::NumberFormat;
     use crate::fidelity::AttentionHeads;
     use crate::fidelity::import::{Measurement, Measurements};
+    use crate::fidelity::operator::StreamingKind;
     use crate::fidelity::train::{Fitted, train};
     use crate::network::test_gpus;
 
@@ -360,7 +361,11 @@ mod tests {
     #[test]
     fn unmeasured_operators_fall_back_to_the_roofline() {
         let model = model(&test_gpus::h100_sxm());
-        for operator in [Operator::Streaming { bytes: 1e6, kernels: 1 }, all_reduce(1e6, 16), all_reduce(1e6, 1)] {
+        for operator in [
+            Operator::Streaming { kind: StreamingKind::Norm, bytes: 1e6, kernels: 1 },
+            all_reduce(1e6, 16),
+            all_reduce(1e6, 1),
+        ] {
             let estimate = model.predict(&operator);
             assert_eq!(estimate.source, EstimateSource::Roofline, "{operator:?}");
             assert_eq!(estimate.time_ns, roofline_ns(&operator, model.gpu()));
