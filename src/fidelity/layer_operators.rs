@@ -68,10 +68,7 @@ impl Sharding<'_> {
     #[must_use]
     pub fn rank_operators(&self, layer: Layer, tokens: u32) -> Vec<Operator> {
         let heads = self.heads(layer);
-        let weights = self.model.attention_weights(self.precision);
         let mut operators = vec![self.norm(tokens)];
-        operators.extend(self.quantisation(tokens, self.model.hidden_size, weights));
-        operators.extend(self.quantisation(tokens, heads.query * self.prefill_heads(layer).v_dim, weights));
         operators.extend(self.projections(tokens));
         operators.extend(self.inner_norms(tokens, heads));
         // Rotary embedding in place, then the cache write.
@@ -173,7 +170,8 @@ impl Sharding<'_> {
         Operator::Streaming { kind: StreamingKind::Norm, bytes, kernels: 1 }
     }
 
-    /// A linear layer whose weights have this format; unquantised layers also compute in bf16.
+    /// A linear layer whose weights have this format; unquantised layers also compute in bf16. The conversion of its input to
+    /// a narrower format is part of it: kernel tables time the layer, not the product alone.
     fn gemm(&self, tokens: u32, n: u32, k: u32, weights: NumberFormat) -> Operator {
         Operator::Gemm { tokens, n, k, weights, activations: self.activations(weights) }
     }
@@ -182,27 +180,13 @@ impl Sharding<'_> {
         if weights == NumberFormat::Bf16 { NumberFormat::Bf16 } else { self.precision.activations }
     }
 
-    /// Conversion of a linear layer's input to its activation format: 16-bit values read, converted ones written.
-    /// Nothing for layers that compute in bf16.
-    fn quantisation(&self, tokens: u32, k: u32, weights: NumberFormat) -> Option<Operator> {
-        let activations = self.activations(weights);
-        let bytes = f64::from(tokens) * f64::from(k) * (ACTIVATION_BYTES + activations.bytes_per_element());
-        (activations != NumberFormat::Bf16).then_some(Operator::Streaming {
-            kind: StreamingKind::Quantisation,
-            bytes,
-            kernels: 1,
-        })
-    }
-
     /// Gate and up in one product, the activation, down.
     fn gated_mlp(&self, tokens: u32, intermediate: u32) -> Vec<Operator> {
         let hidden = self.model.hidden_size;
         let weights = self.model.dense_ffn_weights(self.precision);
         let bytes = 3.0 * f64::from(tokens) * f64::from(intermediate) * ACTIVATION_BYTES;
-        let mut operators: Vec<Operator> = self.quantisation(tokens, hidden, weights).into_iter().collect();
-        operators.push(self.gemm(tokens, 2 * intermediate, hidden, weights));
+        let mut operators = vec![self.gemm(tokens, 2 * intermediate, hidden, weights)];
         operators.push(Operator::Streaming { kind: StreamingKind::Activation, bytes, kernels: 1 });
-        operators.extend(self.quantisation(tokens, intermediate, weights));
         operators.push(self.gemm(tokens, hidden, intermediate, weights));
         operators
     }
@@ -409,18 +393,5 @@ mod tests {
         let model = model(Ffn::Dense { intermediate_size: 14_336 });
         let heads = sharding(&model, split(16, 1, 16, 1)).heads(model.layers[0]);
         assert_eq!((heads.query, heads.kv, heads.cached_elements_per_token), (2, 1, 256));
-    }
-
-    #[test]
-    fn only_quantised_layers_convert_their_inputs() {
-        let model = model(Ffn::Dense { intermediate_size: 14_336 });
-        let kernels = |precision| {
-            let sharding =
-                Sharding { model: &model, parallelism: split(1, 1, 1, 1), precision, graph: true, gpus_per_node: 8 };
-            sharding.rank_operators(model.layers[0], 8).len()
-        };
-        let fp8 = Precision { weights: NumberFormat::Fp8, activations: NumberFormat::Fp8, ..Precision::BF16 };
-        // One conversion before each of QKV, output, gate-up and down.
-        assert_eq!(kernels(fp8), kernels(Precision::BF16) + 4);
     }
 }

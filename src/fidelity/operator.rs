@@ -126,8 +126,6 @@ pub enum StreamingKind {
     CacheWrite,
     /// Gate times up-projection.
     Activation,
-    /// Conversion to a narrower format, with scales.
-    Quantisation,
     /// Softmax and draw over the logits.
     Sampling,
 }
@@ -142,20 +140,18 @@ impl StreamingKind {
             Self::Rotary => "rotary",
             Self::CacheWrite => "cache write",
             Self::Activation => "activation",
-            Self::Quantisation => "quantisation",
             Self::Sampling => "sampling",
         }
     }
 
     /// Sustained share of the memory bandwidth. Fitted on the kernel-only timings of Llama-3.1-405B on H800 at tensor
-    /// parallelism 1 and 4 (NetX-lab/Frontier, MIT); conversions were not timed and are taken as activations, sampling as
-    /// norms.
+    /// parallelism 1 and 4 (NetX-lab/Frontier, MIT); sampling was not timed and is taken as a norm.
     #[must_use]
     pub const fn bandwidth_share(self) -> f64 {
         match self {
             Self::Embedding => 0.90,
             Self::Norm | Self::Sampling => 0.77,
-            Self::Activation | Self::Quantisation => 0.58,
+            Self::Activation => 0.58,
             Self::Rotary => 0.43,
             Self::CacheWrite => 0.20,
         }
