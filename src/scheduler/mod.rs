@@ -25,12 +25,12 @@ pub trait Engine {
     /// sequence is preempted until it suffices. Returns the number of preempted sequences.
     fn decode(&mut self) -> u32;
 
-    /// Continues the prompt that an earlier step began, as far as the budget allows. Returns the number of preempted
-    /// sequences (the prompt itself, when no block is free for its next chunk).
-    fn continue_prompt(&mut self) -> u32;
+    /// Continues the prompts that earlier steps began, in order of admission, as far as the budget allows. Returns the
+    /// number of preempted sequences (the prompt itself, when no block is free for its next chunk).
+    fn continue_prompts(&mut self) -> u32;
 
     /// Takes the head of the waiting queue, with as much of its prompt as the budget allows (all or nothing without
-    /// chunked prefill).
+    /// chunked prefill). What the prefix cache has of the prompt is not computed again.
     ///
     /// Fails, and changes nothing, if the queue is empty, `max_num_seqs` are running, the budget is spent, or the blocks
     /// of the chunk are not free.

@@ -3,7 +3,7 @@
 
 use super::{Engine, Scheduler};
 
-/// Decodes, then the prompt in progress, then new prompts; nothing is admitted in a step that preempted.
+/// Decodes, then the prompts in progress, then new prompts; nothing is admitted in a step that preempted.
 ///
 /// V1 has no admission watermark: a prompt is admitted as soon as the blocks of its first chunk are free.
 pub(super) struct VllmV1;
@@ -18,7 +18,7 @@ impl Scheduler for VllmV1 {
     }
 
     fn schedule(&self, engine: &mut dyn Engine) {
-        let preempted = engine.decode() + engine.continue_prompt();
+        let preempted = engine.decode() + engine.continue_prompts();
         if preempted == 0 {
             while engine.admit() {}
         }

@@ -8,6 +8,7 @@ use crate::space::EngineLimits;
 use crate::units::Ticks;
 
 use super::cohort::Cohort;
+use super::prefix_cache::PrefixCache;
 use super::request::{NONE, Phase, RequestState};
 
 /// A prompt chunk in flight.
@@ -18,6 +19,22 @@ pub(crate) struct Chunk {
     pub(crate) finishing: bool,
 }
 
+/// What it takes to compute further tokens of a prompt.
+#[derive(Clone, Copy, Debug)]
+struct Extension {
+    /// Blocks to take from the free ones; negative if a partial block turns out to be there already.
+    blocks: i64,
+    /// Full blocks of the request afterwards, and how many of them are cached now; zero without a prefix cache.
+    full: u32,
+    cached: u32,
+}
+
+impl Extension {
+    fn fits(self, free: u64) -> bool {
+        self.blocks <= free as i64
+    }
+}
+
 /// State of one engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EngineState {
@@ -26,11 +43,13 @@ pub(crate) struct EngineState {
     head: u32,
     tail: u32,
     running: u32,
-    /// The one prompt that was begun and not finished; always the last admitted.
-    prompt_in_progress: Option<u32>,
+    /// Prompts that were begun and not finished, in order of admission.
+    prompts: Vec<u32>,
     total_blocks: u64,
     free_blocks: u64,
     block_size: u32,
+    /// What is findable of the blocks; those that are in use or idle there are part of the counts above, each once.
+    cache: PrefixCache,
     /// One cohort per pipeline lane.
     pub(crate) cohorts: Vec<Cohort>,
     /// Chunks in flight, per lane.
@@ -46,6 +65,8 @@ pub(crate) struct EngineCounters {
     pub(crate) decode_tokens: u64,
     pub(crate) prompt_tokens: u64,
     pub(crate) preemptions: u64,
+    /// Prompt tokens that first admissions found in the prefix cache.
+    pub(crate) prefix_hit_tokens: u64,
     pub(crate) peak_waiting: u64,
     pub(crate) peak_blocks: u64,
     /// Sum over the iterations of the blocks in use.
@@ -53,11 +74,14 @@ pub(crate) struct EngineCounters {
 }
 
 impl EngineState {
-    pub(crate) fn reset(&mut self, lanes: usize, blocks: u64, block_size: u32) {
+    /// Empties the engine. With `prefix_caching` it will remember blocks of the stream's `requests`.
+    pub(crate) fn reset(&mut self, lanes: usize, blocks: u64, limits: &EngineLimits, requests: usize) {
+        let block_size = limits.block_size;
         self.waiting.clear();
         (self.head, self.tail, self.running) = (NONE, NONE, 0);
-        self.prompt_in_progress = None;
+        self.prompts.clear();
         (self.total_blocks, self.free_blocks, self.block_size) = (blocks, blocks, block_size);
+        self.cache.reset(limits.prefix_caching, block_size, requests);
         self.cohorts.resize_with(lanes, Cohort::default);
         self.cohorts.iter_mut().for_each(|cohort| cohort.reset(block_size));
         self.chunks.resize_with(lanes, Vec::new);
@@ -108,7 +132,46 @@ impl EngineState {
     /// Frees what a completed request held.
     pub(crate) fn release(&mut self, index: u32, requests: &mut [RequestState], cached: u32) {
         self.unlink(index, requests);
-        self.free_blocks += self.blocks_for(cached);
+        self.free_blocks_of(index, requests, cached);
+    }
+
+    /// Gives back the blocks of a request with `cached` tokens in the KV cache. The full ones stay findable.
+    fn free_blocks_of(&mut self, index: u32, requests: &mut [RequestState], cached: u32) {
+        let held = self.blocks_for(cached);
+        if !self.cache.is_enabled() {
+            self.free_blocks += held;
+            return;
+        }
+        // Evictions that earlier steps owe come before the blocks that are freed now.
+        self.cache.fit(self.free_blocks);
+        let referenced = std::mem::take(&mut requests[index as usize].referenced);
+        let unused = self.cache.release(requests, index, referenced, cached / self.block_size);
+        self.free_blocks += held - u64::from(referenced) + u64::from(unused);
+    }
+
+    /// What it takes to extend what a request has computed to `end` tokens.
+    fn extension(&self, requests: &[RequestState], index: u32, end: u32) -> Extension {
+        let request = &requests[index as usize];
+        let held = self.blocks_for(request.computed) as u32;
+        let needed = self.blocks_for(end) as u32;
+        if !self.cache.is_enabled() {
+            return Extension { blocks: i64::from(needed) - i64::from(held), full: 0, cached: 0 };
+        }
+        let full = end / self.block_size;
+        let cached = self.cache.cached(requests, index, full);
+        let shared = self.cache.demand(requests, index, request.referenced..full, cached);
+        let blocks = i64::from(shared + needed - full) - i64::from(held - request.referenced);
+        Extension { blocks, full, cached }
+    }
+
+    /// Takes the blocks of an extension, which must be free.
+    fn extend(&mut self, requests: &mut [RequestState], index: u32, extension: Extension) {
+        self.free_blocks = self.free_blocks.saturating_add_signed(-extension.blocks);
+        if self.cache.is_enabled() {
+            let referenced = requests[index as usize].referenced;
+            self.cache.acquire(requests, index, referenced..extension.full, extension.cached);
+            requests[index as usize].referenced = extension.full;
+        }
     }
 
     fn blocks_for(&self, tokens: u32) -> u64 {
@@ -156,20 +219,11 @@ pub(crate) struct EngineStep<'a> {
 }
 
 impl EngineStep<'_> {
-    /// Takes `blocks`, preempting from the tail of the running list as long as they are not free. Returns the number of
-    /// preempted sequences, and whether `requester` was among them (then nothing was taken).
-    fn allocate_for(&mut self, requester: u32, blocks: u64) -> (u32, bool) {
-        let mut preempted = 0;
-        while self.engine.free_blocks < blocks {
-            let victim = self.victim(requester);
-            self.preempt(victim);
-            preempted += 1;
-            if victim == requester {
-                return (preempted, true);
-            }
-        }
-        self.engine.free_blocks -= blocks;
-        (preempted, false)
+    /// Preempts the last of the running list that is not in flight. Returns whether that was the requester.
+    fn preempt_for(&mut self, requester: u32) -> bool {
+        let victim = self.victim(requester);
+        self.preempt(victim);
+        victim == requester
     }
 
     /// The last admitted sequence that is not in flight; the requester itself is one.
@@ -204,17 +258,24 @@ impl EngineStep<'_> {
                 cached
             }
             _ => {
-                self.engine.prompt_in_progress = None;
+                self.engine.prompts.retain(|index| *index != victim);
                 request.computed
             }
         };
         request.phase = Phase::Waiting;
+        request.preempted = true;
         request.computed = 0;
         request.target = request.prompt_tokens + request.generated;
-        self.engine.free_blocks += self.engine.blocks_for(cached);
+        self.engine.free_blocks_of(victim, self.requests, cached);
         self.engine.unlink(victim, self.requests);
         self.engine.waiting.push_front(victim);
         self.engine.counters.preemptions += 1;
+    }
+
+    /// What it takes to extend a request to `end` computed tokens, after the evictions that are owed.
+    fn extension(&mut self, index: u32, end: u32) -> Extension {
+        self.engine.cache.fit(self.engine.free_blocks);
+        self.engine.extension(self.requests, index, end)
     }
 
     /// Puts `tokens` more of a prompt into the step; their blocks are taken already.
@@ -225,14 +286,17 @@ impl EngineStep<'_> {
         request.chunks_in_flight += 1;
         let finishing = request.computed == request.target;
         self.batch.finishing_chunks += u32::from(finishing);
-        self.engine.prompt_in_progress = (!finishing).then_some(index);
+        if finishing {
+            self.engine.prompts.retain(|prompt| *prompt != index);
+        }
         self.engine.chunks[self.lane].push(Chunk { request: index, finishing });
         self.engine.counters.prompt_tokens += u64::from(tokens);
         self.budget -= tokens;
     }
 
-    fn blocks_of_chunk(&self, request: &RequestState, tokens: u32) -> u64 {
-        self.engine.blocks_for(request.computed + tokens) - self.engine.blocks_for(request.computed)
+    /// Tokens of the next chunk of a prompt that has `remaining` to compute.
+    fn chunk(&self, remaining: u32) -> u32 {
+        remaining.min(self.budget)
     }
 
     /// Gives each member of the lane's cohort that needs one a block, in order of admission.
@@ -245,9 +309,13 @@ impl EngineStep<'_> {
             let member = request.phase == Phase::Decode && request.lane as usize == self.lane;
             let mut next = request.next;
             if member && cohort.needs_block(request) {
-                let (victims, itself) = self.allocate_for(index, 1);
-                preempted += victims;
+                let mut itself = false;
+                while self.engine.free_blocks == 0 && !itself {
+                    itself = self.preempt_for(index);
+                    preempted += 1;
+                }
                 if !itself {
+                    self.engine.free_blocks -= 1;
                     // A victim may have been the neighbour.
                     next = self.requests[index as usize].next;
                 }
@@ -286,39 +354,55 @@ impl scheduler::Engine for EngineStep<'_> {
         preempted
     }
 
-    fn continue_prompt(&mut self) -> u32 {
-        let Some(index) = self.engine.prompt_in_progress else { return 0 };
-        let request = &self.requests[index as usize];
-        let tokens = (request.target - request.computed).min(self.budget);
-        if tokens == 0 {
-            return 0;
-        }
-        let (preempted, itself) = self.allocate_for(index, self.blocks_of_chunk(request, tokens));
-        if !itself {
+    fn continue_prompts(&mut self) -> u32 {
+        let (mut preempted, mut position) = (0, 0);
+        while let Some(&index) = self.engine.prompts.get(position) {
+            let RequestState { target, computed, .. } = self.requests[index as usize];
+            let tokens = self.chunk(target - computed);
+            if tokens == 0 {
+                break;
+            }
+            let mut extension = self.extension(index, computed + tokens);
+            while !extension.fits(self.engine.free_blocks) {
+                preempted += 1;
+                if self.preempt_for(index) {
+                    return preempted;
+                }
+                extension = self.extension(index, computed + tokens);
+            }
+            self.engine.extend(self.requests, index, extension);
             self.add_chunk(index, tokens);
+            position += usize::from(computed + tokens < target);
         }
         preempted
     }
 
     fn admit(&mut self) -> bool {
         let Some(&index) = self.engine.waiting.front() else { return false };
-        let request = &self.requests[index as usize];
-        let tokens = if self.limits.chunked_prefill { request.target.min(self.budget) } else { request.target };
-        let blocks = self.blocks_of_chunk(request, tokens);
-        let fits = tokens > 0
-            && tokens <= self.budget
-            && self.engine.running < self.limits.max_num_seqs
-            && self.engine.prompt_in_progress.is_none()
-            && blocks <= self.engine.free_blocks;
-        if !fits {
+        if self.budget == 0 || self.engine.running == self.limits.max_num_seqs {
+            return false;
+        }
+        self.engine.cache.fit(self.engine.free_blocks);
+        let target = self.requests[index as usize].target;
+        // The last token is computed in any case: the next one is sampled from it.
+        let whole_blocks = (target - 1) / self.engine.block_size;
+        let hit = self.engine.cache.cached(self.requests, index, whole_blocks) * self.engine.block_size;
+        let tokens = if self.limits.chunked_prefill { self.chunk(target - hit) } else { target - hit };
+        let extension = self.engine.extension(self.requests, index, hit + tokens);
+        if tokens > self.budget || !extension.fits(self.engine.free_blocks) {
             return false;
         }
         self.engine.waiting.pop_front();
-        self.engine.free_blocks -= blocks;
+        self.engine.extend(self.requests, index, extension);
         self.engine.link(index, self.requests);
+        self.engine.prompts.push(index);
         let request = &mut self.requests[index as usize];
         request.phase = Phase::Prompt;
         request.first_scheduled = request.first_scheduled.min(self.now);
+        request.computed = hit;
+        if !request.preempted {
+            self.engine.counters.prefix_hit_tokens += u64::from(hit);
+        }
         self.add_chunk(index, tokens);
         true
     }

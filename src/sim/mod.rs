@@ -9,6 +9,7 @@ pub mod outcome;
 mod cohort;
 mod engine;
 mod gaps;
+mod prefix_cache;
 mod queue;
 mod replica;
 mod request;

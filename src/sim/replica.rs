@@ -66,9 +66,9 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    pub(crate) fn reset(&mut self, ranks: usize, lanes: usize, blocks: u64, block_size: u32) {
+    pub(crate) fn reset(&mut self, ranks: usize, lanes: usize, blocks: u64, limits: &EngineLimits, requests: usize) {
         self.engines.resize_with(ranks, EngineState::default);
-        self.engines.iter_mut().for_each(|engine| engine.reset(lanes, blocks, block_size));
+        self.engines.iter_mut().for_each(|engine| engine.reset(lanes, blocks, limits, requests));
         self.batches.resize_with(lanes * ranks, BatchShape::default);
         self.runs.clear();
         self.runs.resize(lanes, None);

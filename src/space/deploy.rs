@@ -6,8 +6,7 @@ use super::candidate::{Candidate, Pool};
 
 /// The `vllm serve` command of one replica of each pool.
 ///
-/// Flags are those of vLLM's V1 engine (docs.vllm.ai, "Engine arguments"). Prefix caching, which is on by default, is
-/// switched off: it is not simulated.
+/// Flags are those of vLLM's V1 engine (docs.vllm.ai, "Engine arguments"). Prefix caching is on there by default.
 #[must_use]
 pub fn deployment_commands(candidate: &Candidate, model: &Model) -> Vec<String> {
     candidate.pools.iter().map(|pool| pool_command(pool, model)).collect()
@@ -48,7 +47,7 @@ fn pool_command(pool: &Pool, model: &Model) -> String {
         ("--enable-expert-parallel", split.ep_ffn > 1 && model.has_experts()),
         ("--enforce-eager", !engine.cuda_graph),
         ("--no-enable-chunked-prefill", !engine.chunked_prefill),
-        ("--no-enable-prefix-caching", true),
+        ("--no-enable-prefix-caching", !engine.prefix_caching),
     ];
     flags.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| (*switch).to_owned()));
     flags.join(" ")
@@ -86,6 +85,7 @@ mod tests {
                 gpu_memory_utilization: 0.9,
                 cuda_graph: false,
                 chunked_prefill: true,
+                prefix_caching: false,
             },
         }
     }

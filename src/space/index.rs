@@ -95,6 +95,7 @@ impl Space {
         let max_num_seqs = digits.pick(&role.engine.max_num_seqs);
         let max_num_batched_tokens = digits.pick(&role.engine.max_num_batched_tokens);
         let max_model_len = digits.pick(&role.engine.max_model_len);
+        let prefix_caching = digits.pick(&role.engine.prefix_caching);
         let chunked_prefill = digits.pick(&role.engine.chunked_prefill);
         let cuda_graph = digits.pick(&role.engine.cuda_graph);
         let gpu_memory_utilization = digits.pick(&role.engine.gpu_memory_utilization);
@@ -119,6 +120,7 @@ impl Space {
             gpu_memory_utilization,
             cuda_graph,
             chunked_prefill,
+            prefix_caching,
         };
         constraints::arithmetic(&gpu, precision)?;
         // Checked before the product can overflow 32 bits.
@@ -169,7 +171,8 @@ impl Space {
                 && role.engine.block_size.contains(&engine.block_size)
                 && role.engine.gpu_memory_utilization.contains(&engine.gpu_memory_utilization)
                 && role.engine.cuda_graph.contains(&engine.cuda_graph)
-                && role.engine.chunked_prefill.contains(&engine.chunked_prefill);
+                && role.engine.chunked_prefill.contains(&engine.chunked_prefill)
+                && role.engine.prefix_caching.contains(&engine.prefix_caching);
             replicas_match && split_matches && formats_match && engine_matches
         }) && axes.routers.contains(&candidate.router)
     }
@@ -184,6 +187,7 @@ fn size(axes: &ColocationAxes, budget: &Budget, loads: usize) -> u64 {
         engine.max_num_seqs.len(),
         engine.max_num_batched_tokens.len(),
         engine.max_model_len.len(),
+        engine.prefix_caching.len(),
         engine.chunked_prefill.len(),
         engine.cuda_graph.len(),
         engine.gpu_memory_utilization.len(),

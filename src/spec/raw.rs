@@ -229,6 +229,8 @@ macro_rules! with_engine_keys {
             pub cuda_graph: Option<Axis<bool>>,
             /// A long prompt may be split over iterations. Default: true.
             pub chunked_prefill: Option<Axis<bool>>,
+            /// KV blocks of earlier requests are found again by requests that begin with the same tokens. Default: false.
+            pub prefix_caching: Option<Axis<bool>>,
         }
 
         impl $name {
@@ -247,6 +249,7 @@ macro_rules! with_engine_keys {
                     gpu_memory_utilization: self.gpu_memory_utilization.as_ref(),
                     cuda_graph: self.cuda_graph.as_ref(),
                     chunked_prefill: self.chunked_prefill.as_ref(),
+                    prefix_caching: self.prefix_caching.as_ref(),
                 }
             }
         }
@@ -268,6 +271,7 @@ pub struct EngineKeys<'a> {
     pub gpu_memory_utilization: Option<&'a Axis<f64>>,
     pub cuda_graph: Option<&'a Axis<bool>>,
     pub chunked_prefill: Option<&'a Axis<bool>>,
+    pub prefix_caching: Option<&'a Axis<bool>>,
 }
 
 impl EngineKeys<'_> {
@@ -286,6 +290,7 @@ impl EngineKeys<'_> {
             gpu_memory_utilization: self.gpu_memory_utilization.or(defaults.gpu_memory_utilization),
             cuda_graph: self.cuda_graph.or(defaults.cuda_graph),
             chunked_prefill: self.chunked_prefill.or(defaults.chunked_prefill),
+            prefix_caching: self.prefix_caching.or(defaults.prefix_caching),
         }
     }
 }

@@ -5,7 +5,7 @@ mod lengths;
 pub mod stream;
 pub mod trace;
 
-pub use stream::{Request, RequestStream};
+pub use stream::{Prefix, Request, RequestStream, Turn};
 
 use crate::rng::Stream;
 use crate::spec::{Arrival, LengthLaw, Trace, Traffic, Workload};
@@ -30,11 +30,15 @@ pub fn generate(workload: &Workload, seed: u64, load_index: usize) -> RequestStr
                 prompt_tokens,
                 output_tokens,
             });
-            let clients = matches!(arrival, Arrival::Closed { .. }).then_some(load as u32);
-            RequestStream { requests: requests.collect(), clients, warmup: workload.warmup }
+            let requests = requests.collect();
+            let stream = match arrival {
+                Arrival::Closed { .. } => RequestStream::closed(requests, load as u32),
+                _ => RequestStream::open(requests),
+            };
+            stream.with_warmup(workload.warmup)
         }
         Traffic::Replay { trace, scales } => {
-            RequestStream { requests: replay(trace, scales[load_index]), clients: None, warmup: workload.warmup }
+            RequestStream::open(replay(trace, scales[load_index])).with_warmup(workload.warmup)
         }
     }
 }

@@ -28,6 +28,7 @@ pub(crate) fn limits() -> EngineLimits {
         gpu_memory_utilization: 0.9,
         cuda_graph: true,
         chunked_prefill: true,
+        prefix_caching: false,
     }
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn stream(requests: &[(u64, u32, u32)]) -> RequestStream {
         .iter()
         .map(|&(arrival, prompt_tokens, output_tokens)| Request { arrival: ms(arrival), prompt_tokens, output_tokens })
         .collect();
-    RequestStream { requests, clients: None, warmup: 0 }
+    RequestStream::open(requests)
 }
 
 /// A two-layer toy model.

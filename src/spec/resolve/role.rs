@@ -76,6 +76,7 @@ pub struct EngineAxes {
     pub gpu_memory_utilization: Vec<f64>,
     pub cuda_graph: Vec<bool>,
     pub chunked_prefill: Vec<bool>,
+    pub prefix_caching: Vec<bool>,
 }
 
 pub(super) fn resolve(
@@ -172,8 +173,8 @@ fn resolve_engine(keys: EngineKeys<'_>, longest: u32, context: &Context<'_>, pro
     let engines = context.lookup.engines();
     let engine_names: Vec<&str> = engines.iter().map(String::as_str).collect();
     let engine = names("engine", keys.engine, DEFAULT_ENGINE, &engine_names, problems);
-    let flags = |axis: Option<&Axis<bool>>, key, problems: &mut Problems| {
-        axis.map_or_else(|| vec![true], |axis| problems.values(key, axis, |_| Ok(())))
+    let flags = |axis: Option<&Axis<bool>>, key, default, problems: &mut Problems| {
+        axis.map_or_else(|| vec![default], |axis| problems.values(key, axis, |_| Ok(())))
     };
     EngineAxes {
         engine: engine.into_iter().map(Arc::from).collect(),
@@ -188,8 +189,9 @@ fn resolve_engine(keys: EngineKeys<'_>, longest: u32, context: &Context<'_>, pro
         max_model_len: resolve_max_model_len(keys.max_model_len, longest, problems),
         block_size: resolve_block_size(keys.block_size, problems),
         gpu_memory_utilization: resolve_utilization(keys.gpu_memory_utilization, problems),
-        cuda_graph: flags(keys.cuda_graph, "cuda_graph", problems),
-        chunked_prefill: flags(keys.chunked_prefill, "chunked_prefill", problems),
+        cuda_graph: flags(keys.cuda_graph, "cuda_graph", true, problems),
+        chunked_prefill: flags(keys.chunked_prefill, "chunked_prefill", true, problems),
+        prefix_caching: flags(keys.prefix_caching, "prefix_caching", false, problems),
     }
 }
 
