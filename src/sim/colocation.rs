@@ -83,8 +83,7 @@ pub fn simulate(
     advance: Advance,
     observer: &mut impl Observer,
 ) -> Outcome {
-    let longest =
-        stream.requests.iter().map(Request::tokens).max();
+    let longest = stream.requests.iter().map(Request::tokens).max();
     let needed = u64::from(longest.unwrap_or(0).div_ceil(deployment.limits.block_size));
     // A request that can never be finished would be preempted and recomputed for ever.
     assert!(
@@ -234,8 +233,7 @@ impl<'a> Simulation<'a> {
         let sequence = self.delivered as u64;
         self.delivered += 1;
         self.arena.requests[index as usize].arrival = now - self.deployment.request_latency;
-        let view =
-            RouterView { sequence, outstanding: &self.arena.outstanding, seed: self.deployment.seed };
+        let view = RouterView { sequence, outstanding: &self.arena.outstanding, seed: self.deployment.seed };
         let target = self.deployment.router.route(view);
         self.arena.outstanding[target] += 1;
         self.arena.requests[index as usize].engine = target as u32;

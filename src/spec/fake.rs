@@ -120,6 +120,7 @@ impl Lookup for Fake {
             arrival: Ticks::from_seconds(f64::from(index)),
             prompt_tokens: 100 + index,
             output_tokens: 10,
+            prefix: None,
         });
         Ok(Arc::new(Trace { name: "ten.csv".into(), rows: rows.collect() }))
     }

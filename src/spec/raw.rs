@@ -73,8 +73,33 @@ pub struct RawWorkload {
     pub input: Option<Located<RawLengths>>,
     /// Output lengths, in tokens.
     pub output: Option<Located<RawLengths>>,
+    /// System prompts that sessions begin with. Default: none.
+    pub system_prompt: Option<Located<RawSystemPrompt>>,
+    /// Multi-turn sessions. Default: every request is on its own.
+    pub sessions: Option<Located<RawSessions>>,
     /// When requests arrive. Its rate, clients or scale is the load axis.
     pub arrival: Option<Located<RawArrival>>,
+}
+
+/// System prompts: the common starts of prompts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table such as `{ count = 8, tokens = 500 }`")]
+pub struct RawSystemPrompt {
+    /// How many there are; each session begins with one of them, all equally likely.
+    pub count: u32,
+    /// Length of each, in tokens; comes before `input`.
+    pub tokens: u32,
+}
+
+/// Multi-turn sessions: the prompt of a turn is the prompt and the output of the turn before, and a new `input`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table such as `{ turns = 5, think_s = 2.0 }`")]
+pub struct RawSessions {
+    /// Turns of each session. `requests` counts turns, and so do rates; a client of a closed loop is in one session at a
+    /// time.
+    pub turns: u32,
+    /// From the end of a turn to the next, in seconds. Default: 0.
+    pub think_s: Option<f64>,
 }
 
 /// A law of lengths, in tokens.

@@ -1,5 +1,6 @@
 //! The requests a simulation receives.
 
+use crate::spec::Prefix;
 use crate::units::Ticks;
 
 /// One request. Its place in [`RequestStream::requests`] is its identity.
@@ -20,19 +21,6 @@ impl Request {
     pub fn tokens(&self) -> u32 {
         self.prompt_tokens.saturating_add(self.output_tokens)
     }
-}
-
-/// The start of a prompt that it has in common with an earlier request: the first `tokens` tokens are those of the prompt
-/// of `source` followed by its output; whatever comes after differs.
-///
-/// Sources form a tree, so two requests share what their paths to the root share. That identifies every token without
-/// holding one, at any block size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    /// The earlier request.
-    pub source: u32,
-    /// Length of the common start.
-    pub tokens: u32,
 }
 
 /// A later turn of a session: it arrives when the turn before it has ended and its user has thought.
@@ -56,8 +44,8 @@ pub struct RequestStream {
     pub clients: Option<u32>,
     /// The first so many requests load the system but are not measured.
     pub warmup: usize,
-    prefixes: Vec<Option<Prefix>>,
-    turns: Vec<Option<Turn>>,
+    pub(super) prefixes: Vec<Option<Prefix>>,
+    pub(super) turns: Vec<Option<Turn>>,
 }
 
 impl RequestStream {

@@ -5,7 +5,8 @@ use servescape::fidelity::StepCost;
 use servescape::scheduler::router::router;
 use servescape::sim::{Advance, RequestBounds};
 use servescape::space::Parallelism;
-use servescape::workload::RequestStream;
+use servescape::units::Ticks;
+use servescape::workload::{Prefix, RequestStream, Turn};
 
 use crate::support::{MS, Setup, Transcript, compiled_cost, ms, no_host, single_gpu, stream};
 
@@ -219,4 +220,89 @@ fn warm_up_requests_load_the_system_but_are_not_measured() {
     assert_eq!((outcome.completed, outcome.measured, outcome.output_tokens), (3, 2, 13));
     // The first request would lower the mean.
     assert_eq!(outcome.e2e.mean_ms, 5.0);
+}
+
+fn prefix(source: u32, tokens: u32) -> Option<Prefix> {
+    Some(Prefix { source, tokens })
+}
+
+#[test]
+fn a_prompt_begins_where_the_cache_ends() {
+    let mut setup = one_ms_steps();
+    setup.limits.prefix_caching = true;
+    // Two system-prompt users, then a whole repetition. 70 tokens are four full blocks and a part; of the repeated prompt
+    // of 96 tokens the last block is computed again, because a token must be.
+    let requests = stream(&[(0, 96, 2), (5, 90, 2), (10, 96, 2)]);
+    let requests = requests.with_prefixes(vec![None, prefix(0, 70), prefix(0, 96)]).unwrap();
+    let text = transcript(&setup, &requests);
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 96@0  x1
+    1 ..    2  replica 0 lane 0  decode 1  x1
+            2  request 0 completed
+    5 ..    6  replica 0 lane 0  decode 0 prompt 26@64  x1
+    6 ..    7  replica 0 lane 0  decode 1  x1
+            7  request 1 completed
+   10 ..   11  replica 0 lane 0  decode 0 prompt 16@80  x1
+   11 ..   12  replica 0 lane 0  decode 1  x1
+           12  request 2 completed
+    ");
+    assert_eq!(setup.run(&requests).prefix_hit_tokens, 64 + 80);
+    setup.limits.prefix_caching = false;
+    assert_eq!(setup.run(&requests).prefix_hit_tokens, 0);
+}
+
+#[test]
+fn a_session_goes_on_when_its_turn_has_ended_and_finds_prompt_and_answer() {
+    let mut setup = one_ms_steps();
+    setup.limits.prefix_caching = true;
+    (setup.request_latency, setup.response_latency) = (ms(1), ms(2));
+    let turn = Some(Turn { follows: 0, think: ms(10) });
+    let requests = stream(&[(0, 30, 4), (0, 60, 2)]);
+    let requests = requests.with_prefixes(vec![None, prefix(0, 34)]).unwrap().with_turns(vec![None, turn]).unwrap();
+    let text = transcript(&setup, &requests);
+    // The first turn ends at 5, is read at 7; the second is sent at 17. Of the 33 tokens in the cache two blocks are full.
+    insta::assert_snapshot!(text, @r"
+    1 ..    2  replica 0 lane 0  decode 0 prompt 30@0  x1
+    2 ..    5  replica 0 lane 0  decode 1  x3
+            5  request 0 completed
+   18 ..   19  replica 0 lane 0  decode 0 prompt 28@32  x1
+   19 ..   20  replica 0 lane 0  decode 1  x1
+           20  request 1 completed
+    ");
+    // From its own sending.
+    assert_eq!(setup.run(&requests).ttft.p99_ms, 4.0);
+}
+
+#[test]
+fn one_client_holds_one_session_at_a_time() {
+    let turn = |follows| Some(Turn { follows, think: Ticks::ZERO });
+    let mut requests = stream(&[(0, 10, 1); 4]).with_turns(vec![None, None, turn(0), turn(1)]).unwrap();
+    requests.clients = Some(1);
+    let text = transcript(&one_ms_steps(), &requests);
+    let order: Vec<&str> = text.lines().filter_map(|line| line.split("request ").nth(1)).collect();
+    assert_eq!(order, ["0 completed", "2 completed", "1 completed", "3 completed"]);
+}
+
+#[test]
+fn shared_blocks_count_once_and_make_room() {
+    let mut setup = one_ms_steps();
+    // Two requests of six blocks each, five of them the same: seven blocks suffice for both at once.
+    setup.kv_blocks = 7;
+    let requests = stream(&[(0, 90, 3), (0, 90, 3)]).with_prefixes(vec![None, prefix(0, 80)]).unwrap();
+    setup.limits.prefix_caching = true;
+    let outcome = setup.run(&requests);
+    assert_eq!((outcome.e2e.p99_ms, outcome.kv_peak_share, outcome.preemptions), (3.0, 1.0, 0));
+    setup.limits.prefix_caching = false;
+    assert_eq!(setup.run(&requests).e2e.p99_ms, 6.0);
+}
+
+#[test]
+fn idle_blocks_give_way_to_running_requests() {
+    let mut setup = one_ms_steps();
+    (setup.kv_blocks, setup.limits.prefix_caching) = (8, true);
+    // The second request needs six of the eight blocks: of the five idle ones of the first (its last is not full) two
+    // stay, the first ones.
+    let requests = stream(&[(0, 80, 8), (10, 90, 2), (20, 80, 2)]);
+    let requests = requests.with_prefixes(vec![None, None, prefix(0, 80)]).unwrap();
+    assert_eq!(setup.run(&requests).prefix_hit_tokens, 32);
 }
