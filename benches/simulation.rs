@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use servescape::catalog::{Catalog, HostOverhead, Model, NumberFormat, Precision};
+use servescape::catalog::{Catalog, HostOverhead, Model, NumberFormat, Precision, SchedulingRules};
 use servescape::fidelity::{BatchShape, CostModel, CostProvenance, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::router;
 use servescape::scheduler::scheduler;
@@ -79,6 +79,7 @@ fn run(arena: &mut Arena, cost: &StepCost, stream: &RequestStream, advance: Adva
         cost,
         kv_blocks: 20_000,
         limits: &LIMITS,
+        rules: SchedulingRules::default(),
         scheduler: scheduler("vllm-v1").expect("registered"),
         router: router("least_outstanding").expect("registered"),
         request_latency: Ticks::ZERO,

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use crate::catalog::SchedulingRules;
 use crate::fidelity::{StepCost, StepMix};
 use crate::scheduler::Scheduler;
 use crate::scheduler::router::{Router, RouterView};
@@ -30,6 +31,8 @@ pub struct Deployment<'a> {
     pub kv_blocks: u64,
     /// Engine limits.
     pub limits: &'a EngineLimits,
+    /// Settings of the engine version's scheduler.
+    pub rules: SchedulingRules,
     /// Scheduler policy.
     pub scheduler: &'a dyn Scheduler,
     /// Router policy.
@@ -146,7 +149,14 @@ impl<'a> Simulation<'a> {
         arena.due_turns.clear();
         arena.replicas.resize_with(replicas.max(arena.replicas.len()), Replica::default);
         for replica in &mut arena.replicas[..replicas] {
-            replica.reset(ranks, lanes, deployment.kv_blocks, deployment.limits, stream.requests.len());
+            replica.reset(
+                ranks,
+                lanes,
+                deployment.kv_blocks,
+                deployment.limits,
+                &deployment.rules,
+                stream.requests.len(),
+            );
         }
         arena.queue.reset(replicas * lanes);
         arena.outstanding.clear();
@@ -162,6 +172,7 @@ impl<'a> Simulation<'a> {
         let context = ReplicaContext {
             cost: deployment.cost,
             limits: deployment.limits,
+            rules: &deployment.rules,
             scheduler: deployment.scheduler,
             advance,
         };
@@ -239,7 +250,7 @@ impl<'a> Simulation<'a> {
         self.arena.requests[index as usize].engine = target as u32;
         let ranks = self.deployment.ranks as usize;
         let (replica, rank) = (target / ranks, target % ranks);
-        let may_change_the_next_step = self.arena.replicas[replica].engines[rank].enqueue(index);
+        let may_change_the_next_step = self.arena.replicas[replica].engines[rank].enqueue(index, self.context.rules);
         if !may_change_the_next_step {
             return;
         }

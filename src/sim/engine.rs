@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
+use crate::catalog::SchedulingRules;
 use crate::fidelity::BatchShape;
-use crate::scheduler;
+use crate::scheduler::{self, Reservation};
 use crate::space::EngineLimits;
 use crate::units::Ticks;
 
 use super::cohort::Cohort;
+use super::gaps::TokenTimes;
 use super::prefix_cache::PrefixCache;
 use super::request::{NONE, Phase, RequestState};
 
@@ -43,6 +45,11 @@ pub(crate) struct EngineState {
     head: u32,
     tail: u32,
     running: u32,
+    /// Blocks that the running sequences have when all of their output is generated, shared ones counted each time.
+    committed_blocks: u64,
+    /// The share of output that was expected `decode_iterations` after `expected_since`.
+    expected_share: f64,
+    expected_since: u64,
     /// Prompts that were begun and not finished, in order of admission.
     prompts: Vec<u32>,
     total_blocks: u64,
@@ -54,6 +61,8 @@ pub(crate) struct EngineState {
     pub(crate) cohorts: Vec<Cohort>,
     /// Chunks in flight, per lane.
     pub(crate) chunks: Vec<Vec<Chunk>>,
+    /// When the decoding sequences had their last token, per lane.
+    pub(crate) token_times: Vec<TokenTimes>,
     pub(crate) counters: EngineCounters,
 }
 
@@ -75,10 +84,18 @@ pub(crate) struct EngineCounters {
 
 impl EngineState {
     /// Empties the engine. With `prefix_caching` it will remember blocks of the stream's `requests`.
-    pub(crate) fn reset(&mut self, lanes: usize, blocks: u64, limits: &EngineLimits, requests: usize) {
+    pub(crate) fn reset(
+        &mut self,
+        lanes: usize,
+        blocks: u64,
+        limits: &EngineLimits,
+        rules: &SchedulingRules,
+        requests: usize,
+    ) {
         let block_size = limits.block_size;
         self.waiting.clear();
         (self.head, self.tail, self.running) = (NONE, NONE, 0);
+        (self.committed_blocks, self.expected_share, self.expected_since) = (0, rules.expected_output.initial_share, 0);
         self.prompts.clear();
         (self.total_blocks, self.free_blocks, self.block_size) = (blocks, blocks, block_size);
         self.cache.reset(limits.prefix_caching, block_size, requests);
@@ -86,11 +103,16 @@ impl EngineState {
         self.cohorts.iter_mut().for_each(|cohort| cohort.reset(block_size));
         self.chunks.resize_with(lanes, Vec::new);
         self.chunks.iter_mut().for_each(Vec::clear);
+        self.token_times.resize_with(lanes, TokenTimes::default);
+        self.token_times.iter_mut().for_each(TokenTimes::reset);
         self.counters = EngineCounters::default();
     }
 
     /// Adds an arrival. Returns whether the engine had nothing waiting, so that the arrival may change the next step.
-    pub(crate) fn enqueue(&mut self, index: u32) -> bool {
+    pub(crate) fn enqueue(&mut self, index: u32, rules: &SchedulingRules) -> bool {
+        if self.running == 0 && self.waiting.is_empty() {
+            self.expect(rules.expected_output.initial_share);
+        }
         self.waiting.push_back(index);
         self.counters.peak_waiting = self.counters.peak_waiting.max(self.waiting.len() as u64);
         self.waiting.len() == 1
@@ -113,8 +135,19 @@ impl EngineState {
         self.free_blocks
     }
 
-    /// Takes the blocks that `iterations` further decode iterations of a lane need, and moves the lane past them.
-    pub(crate) fn advance_lane(&mut self, lane: usize, iterations: u64) {
+    /// Sets the expected share of output from now on.
+    fn expect(&mut self, share: f64) {
+        (self.expected_share, self.expected_since) = (share, self.counters.decode_iterations);
+    }
+
+    /// Takes the blocks that `iterations` further decode iterations of a lane need, and moves the lane past them; or counts
+    /// them only, where the lane's sequences have not `decoded` in them.
+    pub(crate) fn advance_lane(&mut self, lane: usize, iterations: u64, decoded: bool) {
+        if !decoded {
+            self.counters.iterations += iterations;
+            self.counters.block_iterations += iterations * self.used_blocks();
+            return;
+        }
         let cohort = &mut self.cohorts[lane];
         let growth = cohort.growth_after_next(iterations - 1);
         self.counters.iterations += iterations;
@@ -187,6 +220,7 @@ impl EngineState {
         }
         self.tail = index;
         self.running += 1;
+        self.committed_blocks += self.blocks_for(requests[index as usize].tokens());
     }
 
     fn unlink(&mut self, index: u32, requests: &mut [RequestState]) {
@@ -200,6 +234,44 @@ impl EngineState {
             next => requests[next as usize].previous = previous,
         }
         self.running -= 1;
+        self.committed_blocks -= self.blocks_for(requests[index as usize].tokens());
+    }
+
+    /// Output tokens that a running sequence has generated.
+    fn generated(&self, request: &RequestState) -> u32 {
+        let in_cohort = match request.phase {
+            Phase::Decode => self.cohorts[request.lane as usize].produced(request),
+            _ => 0,
+        };
+        request.generated + in_cohort
+    }
+
+    fn running<'a>(&self, requests: &'a [RequestState]) -> impl Iterator<Item = &'a RequestState> {
+        let mut index = self.head;
+        std::iter::from_fn(move || {
+            let request = requests.get(index as usize)?;
+            index = request.next;
+            Some(request)
+        })
+    }
+
+    /// Tokens that the running sequences are expected to generate before memory gets free.
+    fn expected_tokens(&self, requests: &[RequestState], rules: &SchedulingRules) -> f64 {
+        let expected = &rules.expected_output;
+        let remaining = self
+            .running(requests)
+            .map(|request| u64::from((request.output_tokens - self.generated(request)).min(expected.longest_tokens)));
+        let share = expected.share(self.expected_share, self.counters.decode_iterations - self.expected_since);
+        share * remaining.sum::<u64>() as f64
+    }
+
+    /// After a preemption: the running sequences are expected to generate the share that they have by now, and a little
+    /// more.
+    fn expect_as_generated(&mut self, requests: &[RequestState], rules: &SchedulingRules) {
+        let generated: u64 = self.running(requests).map(|request| u64::from(self.generated(request))).sum();
+        let possible: u64 = self.running(requests).map(|request| u64::from(request.output_tokens)).sum();
+        let ahead = u64::from(rules.expected_output.steps_after_preemption) * u64::from(self.running);
+        self.expect(((generated + ahead) as f64 / (possible + 1) as f64).min(1.0));
     }
 }
 
@@ -208,12 +280,11 @@ pub(crate) struct EngineStep<'a> {
     pub(crate) engine: &'a mut EngineState,
     pub(crate) requests: &'a mut [RequestState],
     pub(crate) limits: &'a EngineLimits,
+    pub(crate) rules: &'a SchedulingRules,
     pub(crate) lane: usize,
-    /// Lanes with a step in flight: their members cannot be preempted.
+    /// Lanes with a step in flight, or that decode in this step already: their members cannot be preempted.
     pub(crate) lanes_in_flight: u64,
     pub(crate) now: Ticks,
-    /// End of the lane's last step: when its members produced their last token.
-    pub(crate) last_token: Ticks,
     pub(crate) budget: u32,
     pub(crate) batch: &'a mut BatchShape,
 }
@@ -251,8 +322,12 @@ impl EngineStep<'_> {
                 let cohort = &mut self.engine.cohorts[request.lane as usize];
                 let cached = cohort.cached(request);
                 request.generated += cohort.produced(request);
+                let times = &mut self.engine.token_times[request.lane as usize];
                 if cohort.produced(request) > 0 {
-                    request.last_token = self.last_token;
+                    request.last_token = times.last_decode();
+                }
+                if request.measured {
+                    times.leave(request.last_token);
                 }
                 cohort.leave(victim, request);
                 cached
@@ -296,7 +371,31 @@ impl EngineStep<'_> {
 
     /// Tokens of the next chunk of a prompt that has `remaining` to compute.
     fn chunk(&self, remaining: u32) -> u32 {
-        remaining.min(self.budget)
+        let threshold = self.rules.long_prefill_token_threshold;
+        let longest = if threshold == 0 { remaining } else { remaining.min(threshold) };
+        longest.min(self.budget)
+    }
+
+    /// What a request needs besides its first chunk is free. `hit` tokens of it are in the prefix cache.
+    fn can_reserve(&mut self, index: u32, hit: u32, reservation: Reservation) -> bool {
+        let RequestState { target, output_tokens, generated, .. } = self.requests[index as usize];
+        let engine = &*self.engine;
+        match reservation {
+            Reservation::FirstChunk => true,
+            Reservation::Prompt => engine.extension(self.requests, index, target).fits(engine.free_blocks),
+            Reservation::WholeOutput => {
+                let whole = engine.blocks_for(self.requests[index as usize].tokens());
+                engine.committed_blocks + whole <= engine.total_blocks
+            }
+            // An empty engine admits whatever fits: nothing would ever change its mind.
+            Reservation::ExpectedOutput if engine.running == 0 => true,
+            Reservation::ExpectedOutput => {
+                let output = (output_tokens - generated).min(self.rules.expected_output.longest_tokens);
+                let own = f64::from(target - hit + output + engine.block_size);
+                let free = engine.free_blocks as f64 * f64::from(engine.block_size);
+                own < free - engine.expected_tokens(self.requests, self.rules)
+            }
+        }
     }
 
     /// Gives each member of the lane's cohort that needs one a block, in order of admission.
@@ -331,6 +430,14 @@ impl scheduler::Engine for EngineStep<'_> {
         self.budget
     }
 
+    fn rules(&self) -> &SchedulingRules {
+        self.rules
+    }
+
+    fn is_full(&self) -> bool {
+        self.engine.running == self.limits.max_num_seqs
+    }
+
     fn running(&self) -> u32 {
         self.engine.running
     }
@@ -345,8 +452,11 @@ impl scheduler::Engine for EngineStep<'_> {
             self.engine.free_blocks -= blocks;
             0
         } else {
-            self.grow_one_by_one()
+            let preempted = self.grow_one_by_one();
+            self.engine.expect_as_generated(self.requests, self.rules);
+            preempted
         };
+        self.lanes_in_flight |= 1 << self.lane;
         let cohort = &self.engine.cohorts[self.lane];
         self.batch.decode_sequences = cohort.sequences();
         self.batch.decode_context_tokens = cohort.attended_tokens();
@@ -377,9 +487,9 @@ impl scheduler::Engine for EngineStep<'_> {
         preempted
     }
 
-    fn admit(&mut self) -> bool {
+    fn admit(&mut self, reservation: Reservation) -> bool {
         let Some(&index) = self.engine.waiting.front() else { return false };
-        if self.budget == 0 || self.engine.running == self.limits.max_num_seqs {
+        if self.budget == 0 || scheduler::Engine::is_full(self) {
             return false;
         }
         self.engine.cache.fit(self.engine.free_blocks);
@@ -389,7 +499,8 @@ impl scheduler::Engine for EngineStep<'_> {
         let hit = self.engine.cache.cached(self.requests, index, whole_blocks) * self.engine.block_size;
         let tokens = if self.limits.chunked_prefill { self.chunk(target - hit) } else { target - hit };
         let extension = self.engine.extension(self.requests, index, hit + tokens);
-        if tokens > self.budget || !extension.fits(self.engine.free_blocks) {
+        let fits = tokens <= self.budget && extension.fits(self.engine.free_blocks);
+        if !fits || !self.can_reserve(index, hit, reservation) {
             return false;
         }
         self.engine.waiting.pop_front();

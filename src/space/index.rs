@@ -100,11 +100,13 @@ impl Space {
         let cuda_graph = digits.pick(&role.engine.cuda_graph);
         let gpu_memory_utilization = digits.pick(&role.engine.gpu_memory_utilization);
         let block_size = digits.pick(&role.engine.block_size);
-        let scheduler = digits.pick(&role.engine.scheduler);
+        let named_scheduler = (!role.engine.scheduler.is_empty()).then(|| digits.pick(&role.engine.scheduler));
         let router = digits.pick(&axes.routers);
         let given_replicas = role.replicas.as_ref().map(|replicas| digits.pick(replicas));
         let budget = digits.pick(&self.budget.gpus);
-        let engine_profile = digits.pick(&role.engine.engine);
+        let engine_index = digits.next(role.engine.engine.len());
+        let engine_profile = Arc::clone(&role.engine.engine[engine_index]);
+        let scheduler = named_scheduler.unwrap_or_else(|| role.engine.own_schedulers[engine_index]);
         let (ep, dp, tp, pp) =
             (digits.pick(&role.ep), digits.pick(&role.dp), digits.pick(&role.tp), digits.pick(&role.pp));
         let kv_cache = digits.pick(&role.kv_caches);
@@ -163,8 +165,13 @@ impl Space {
             let formats_match = role.gpus.iter().any(|gpu| gpu.name == pool.gpu.name)
                 && role.kv_caches.contains(&pool.precision.kv_cache)
                 && role.precisions.iter().any(|p| p.with_kv_cache(pool.precision.kv_cache) == pool.precision);
+            let own_scheduler = role.engine.engine.iter().zip(&role.engine.own_schedulers);
+            let scheduler_matches = match role.engine.scheduler.is_empty() {
+                true => own_scheduler.into_iter().any(|own| own == (&pool.engine_profile, &engine.scheduler)),
+                false => role.engine.scheduler.contains(&engine.scheduler),
+            };
             let engine_matches = role.engine.engine.contains(&pool.engine_profile)
-                && role.engine.scheduler.contains(&engine.scheduler)
+                && scheduler_matches
                 && role.engine.max_num_seqs.contains(&engine.max_num_seqs)
                 && role.engine.max_num_batched_tokens.contains(&engine.max_num_batched_tokens)
                 && role.engine.max_model_len.contains(&engine.max_model_len)
@@ -192,7 +199,7 @@ fn size(axes: &ColocationAxes, budget: &Budget, loads: usize) -> u64 {
         engine.cuda_graph.len(),
         engine.gpu_memory_utilization.len(),
         engine.block_size.len(),
-        engine.scheduler.len(),
+        engine.scheduler.len().max(1),
         axes.routers.len(),
         role.replicas.as_ref().map_or(1, Vec::len),
         budget.gpus.len(),

@@ -238,7 +238,7 @@ macro_rules! with_engine_keys {
             pub kv_cache: Option<Axis<RawKvCache>>,
             /// Engine version whose overheads and memory constants apply: a profile under profiles/engines.
             pub engine: Option<Axis<String>>,
-            /// Scheduler policy. Default: `vllm-v1`.
+            /// Scheduler policy. Default: that of the engine.
             pub scheduler: Option<Axis<String>>,
             /// Most sequences that one engine runs at the same time. Default: 256.
             pub max_num_seqs: Option<Axis<u32>>,

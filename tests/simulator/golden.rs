@@ -3,6 +3,7 @@
 use servescape::catalog::HostOverhead;
 use servescape::fidelity::StepCost;
 use servescape::scheduler::router::router;
+use servescape::scheduler::scheduler;
 use servescape::sim::{Advance, RequestBounds};
 use servescape::space::Parallelism;
 use servescape::units::Ticks;
@@ -305,4 +306,85 @@ fn idle_blocks_give_way_to_running_requests() {
     let requests = stream(&[(0, 80, 8), (10, 90, 2), (20, 80, 2)]);
     let requests = requests.with_prefixes(vec![None, None, prefix(0, 80)]).unwrap();
     assert_eq!(setup.run(&requests).prefix_hit_tokens, 32);
+}
+
+#[test]
+fn sglang_works_on_prompts_first_and_never_mixes() {
+    let mut setup = one_ms_steps();
+    setup.scheduler = scheduler("sglang").unwrap();
+    // The second arrival interrupts decoding for three chunks of at most 256 tokens; the third joins the last of them.
+    let requests = stream(&[(0, 10, 6), (2, 600, 2), (3, 20, 2)]);
+    let text = transcript(&setup, &requests);
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 10@0  x1
+    1 ..    2  replica 0 lane 0  decode 1  x1
+    2 ..    3  replica 0 lane 0  decode 0 prompt 256@0  x1
+    3 ..    4  replica 0 lane 0  decode 0 prompt 256@256  x1
+    4 ..    5  replica 0 lane 0  decode 0 prompt 88@512 prompt 20@0  x1
+    5 ..    6  replica 0 lane 0  decode 3  x1
+            6  request 1 completed
+            6  request 2 completed
+    6 ..    9  replica 0 lane 0  decode 1  x3
+            9  request 0 completed
+    ");
+    // Six gaps of one millisecond, and one of four: of the first request, over the three prompt steps.
+    let outcome = setup.run(&requests);
+    assert!((outcome.itl.mean_ms - 10.0 / 7.0).abs() < 1e-9, "{}", outcome.itl.mean_ms);
+    assert!((outcome.itl.p99_ms - 4.0).abs() < 0.04);
+}
+
+#[test]
+fn sglang_admits_when_the_expected_output_has_room() {
+    let mut setup = one_ms_steps();
+    setup.scheduler = scheduler("sglang").unwrap();
+    setup.rules.expected_output.initial_share = 0.5;
+    setup.rules.expected_output.least_share = 0.5;
+    setup.kv_blocks = 20;
+    // 320 tokens. After its prompt of 100 the first holds 112 and is expected to need 50 of its 100 more; the second needs
+    // 30 + 100 and a block: 146 of the 158 left. With 13 more tokens of output it waits until there is room.
+    let fits = stream(&[(0, 100, 101), (1, 30, 100)]);
+    assert_eq!(setup.run(&fits).queueing.p99_ms, 0.0);
+    let waits = stream(&[(0, 100, 101), (1, 30, 113)]);
+    assert!(setup.run(&waits).queueing.p99_ms > 1.0);
+}
+
+#[test]
+fn trtllm_guarantees_that_nobody_is_paused_or_uses_all_of_the_memory() {
+    let mut setup = one_ms_steps();
+    setup.kv_blocks = 4;
+    // As in the recomputation of vLLM above: three blocks each at the end, two after the prompt.
+    let requests = stream(&[(0, 31, 4), (0, 31, 4)]);
+    setup.scheduler = scheduler("trtllm-guaranteed-no-evict").unwrap();
+    let guaranteed = setup.run(&requests);
+    assert_eq!((guaranteed.preemptions, guaranteed.queueing.p99_ms, guaranteed.e2e.p99_ms), (0, 4.0, 8.0));
+    setup.scheduler = scheduler("trtllm-max-utilization").unwrap();
+    let packed = setup.run(&requests);
+    assert_eq!((packed.preemptions, packed.queueing.p99_ms, packed.e2e.p99_ms), (1, 0.0, 6.0));
+}
+
+#[test]
+fn a_threshold_on_long_prompts_lets_short_ones_pass() {
+    let mut setup = one_ms_steps();
+    setup.rules.long_prefill_token_threshold = 100;
+    let text = transcript(&setup, &stream(&[(0, 250, 2), (0, 20, 2)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 100@0 prompt 20@0  x1
+    1 ..    2  replica 0 lane 0  decode 1 prompt 100@100  x1
+            2  request 1 completed
+    2 ..    3  replica 0 lane 0  decode 0 prompt 50@200  x1
+    3 ..    4  replica 0 lane 0  decode 1  x1
+            4  request 0 completed
+    ");
+}
+
+#[test]
+fn a_full_prompt_reservation_holds_back_what_would_be_preempted() {
+    let mut setup = one_ms_steps();
+    setup.kv_blocks = 40;
+    // The second prompt's first chunk fits beside the first request, but not all of it.
+    let requests = stream(&[(0, 250, 8), (1, 500, 2)]);
+    assert!(setup.run(&requests).preemptions > 0);
+    setup.rules.reserve_full_prompt = true;
+    let reserved = setup.run(&requests);
+    assert_eq!((reserved.preemptions, reserved.queueing.p99_ms), (0, 7.0));
 }

@@ -107,12 +107,15 @@ prop_compose! {
         budget in prop_oneof![Just(64u32), Just(256), Just(2048)],
         latency_us in 0u64..3,
         prefix_caching in any::<bool>(),
+        (long_prompt, reserve_full_prompt) in (prop_oneof![Just(0u32), Just(48)], any::<bool>()),
     ) -> Setup {
         let mut setup = Setup::new(cost);
         (setup.replicas, setup.ranks, setup.kv_blocks) = (replicas, ranks, kv_blocks);
         (setup.limits.max_num_seqs, setup.limits.max_num_batched_tokens) = (max_num_seqs, budget);
         setup.limits.chunked_prefill = budget < 400;
         setup.limits.prefix_caching = prefix_caching;
+        setup.rules.long_prefill_token_threshold = if setup.limits.chunked_prefill { long_prompt } else { 0 };
+        setup.rules.reserve_full_prompt = reserve_full_prompt;
         (setup.scheduler, setup.router) = (SCHEDULERS[scheduler], ROUTERS[router]);
         (setup.request_latency, setup.response_latency) = (Ticks(latency_us * 1_024_000), Ticks(latency_us * 512_000));
         setup

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
-use servescape::catalog::{Attention, Ffn, HostOverhead, Layer, Model, Precision, Quantized};
+use servescape::catalog::{
+    Attention, ExpectedOutput, Ffn, HostOverhead, Layer, Model, Precision, Quantized, SchedulingRules,
+};
 use servescape::fidelity::{Operator, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::{Router, router};
 use servescape::scheduler::{Scheduler, scheduler};
@@ -32,6 +34,18 @@ pub(crate) fn limits() -> EngineLimits {
     }
 }
 
+/// SGLang's expectation of output.
+fn rules() -> SchedulingRules {
+    let expected_output = ExpectedOutput {
+        initial_share: 0.7,
+        least_share: 0.098,
+        decay_steps: 600,
+        longest_tokens: 4096,
+        steps_after_preemption: 20,
+    };
+    SchedulingRules { expected_output, ..SchedulingRules::default() }
+}
+
 /// A deployment of one replica with plenty of KV blocks.
 pub(crate) struct Setup {
     pub(crate) replicas: u32,
@@ -39,6 +53,7 @@ pub(crate) struct Setup {
     pub(crate) cost: StepCost,
     pub(crate) kv_blocks: u64,
     pub(crate) limits: EngineLimits,
+    pub(crate) rules: SchedulingRules,
     pub(crate) scheduler: &'static dyn Scheduler,
     pub(crate) router: &'static dyn Router,
     pub(crate) request_latency: Ticks,
@@ -54,6 +69,7 @@ impl fmt::Debug for Setup {
             .field("stages", &self.cost.stages())
             .field("kv_blocks", &self.kv_blocks)
             .field("limits", &self.limits)
+            .field("rules", &self.rules)
             .field("scheduler", &self.scheduler.name())
             .field("router", &self.router.name())
             .finish_non_exhaustive()
@@ -68,6 +84,7 @@ impl Setup {
             cost,
             kv_blocks: 100_000,
             limits: limits(),
+            rules: rules(),
             scheduler: scheduler("vllm-v1").unwrap(),
             router: router("round_robin").unwrap(),
             request_latency: Ticks::ZERO,
@@ -97,6 +114,7 @@ impl Setup {
             cost: &self.cost,
             kv_blocks: self.kv_blocks,
             limits: &self.limits,
+            rules: self.rules,
             scheduler: self.scheduler,
             router: self.router,
             request_latency: self.request_latency,
