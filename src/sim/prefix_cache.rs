@@ -218,9 +218,11 @@ mod tests {
 
     const BLOCK: u32 = 4;
 
-    /// Requests given as (prompt, output, prefix), in blocks.
-    fn requests(rows: &[(u32, u32, Option<(u32, u32)>)]) -> Vec<RequestState> {
-        let state = |&(prompt, output, prefix): &(u32, u32, Option<(u32, u32)>)| {
+    /// Prompt, output, and source and length of the prefix; lengths in blocks.
+    type Row = (u32, u32, Option<(u32, u32)>);
+
+    fn requests(rows: &[Row]) -> Vec<RequestState> {
+        let state = |&(prompt, output, prefix): &Row| {
             let request =
                 Request { arrival: Ticks::ZERO, prompt_tokens: prompt * BLOCK, output_tokens: output * BLOCK };
             let prefix = prefix.map(|(source, blocks)| Prefix { source, tokens: blocks * BLOCK });
