@@ -203,7 +203,7 @@ pub fn reported_group(operator: &Operator) -> String {
             format!("all_reduce, {}", if graph { "graph" } else { "eager" })
         }
         Operator::Collective { kind, .. } => kind.name().to_owned(),
-        Operator::Streaming { .. } => ALL_GROUPS.to_owned(),
+        Operator::Streaming { kind, .. } => kind.name().to_owned(),
     }
 }
 
@@ -234,7 +234,7 @@ pub fn shape_text(operator: &Operator) -> String {
             format!("{products} products, {tokens} tokens, n {n}, k {k}")
         }
         Operator::Collective { bytes, gpus, .. } => format!("{bytes} bytes, {gpus} GPUs"),
-        Operator::Streaming { bytes, kernels } => format!("{bytes} bytes, {kernels} kernels"),
+        Operator::Streaming { bytes, kernels, .. } => format!("{bytes} bytes, {kernels} kernels"),
     }
 }
 

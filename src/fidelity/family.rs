@@ -21,6 +21,8 @@ pub enum Family {
     LatentDecode,
     /// One product per head.
     BatchedGemm,
+    /// Kernels that move bytes: residual tables only, no forest.
+    Streaming,
 }
 
 /// How the rows of a family are split into fitted and held-out ones: whole values of one key are held out.
@@ -36,7 +38,7 @@ pub struct Split {
 
 impl Family {
     /// Every family, in the order of the enum.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Gemm,
         Self::PrefillAttention,
         Self::DecodeAttention,
@@ -45,6 +47,7 @@ impl Family {
         Self::LatentPrefill,
         Self::LatentDecode,
         Self::BatchedGemm,
+        Self::Streaming,
     ];
 
     /// Name in reports; also the stem of the file.
@@ -59,22 +62,23 @@ impl Family {
             Self::LatentPrefill => "latent_prefill",
             Self::LatentDecode => "latent_decode",
             Self::BatchedGemm => "batched_gemm",
+            Self::Streaming => "streaming",
         }
     }
 
-    /// The family of an operator; `None` for those that are priced by roofline only.
+    /// The family of an operator.
     #[must_use]
-    pub fn of(operator: &Operator) -> Option<Self> {
+    pub fn of(operator: &Operator) -> Self {
         match operator {
-            Operator::Gemm { .. } => Some(Self::Gemm),
-            Operator::PrefillAttention { .. } => Some(Self::PrefillAttention),
-            Operator::DecodeAttention { .. } => Some(Self::DecodeAttention),
-            Operator::GroupedGemm { .. } => Some(Self::GroupedGemm),
-            Operator::Streaming { .. } => None,
-            Operator::Collective { .. } => Some(Self::Collective),
-            Operator::LatentPrefill { .. } => Some(Self::LatentPrefill),
-            Operator::LatentDecode { .. } => Some(Self::LatentDecode),
-            Operator::BatchedGemm { .. } => Some(Self::BatchedGemm),
+            Operator::Gemm { .. } => Self::Gemm,
+            Operator::PrefillAttention { .. } => Self::PrefillAttention,
+            Operator::DecodeAttention { .. } => Self::DecodeAttention,
+            Operator::GroupedGemm { .. } => Self::GroupedGemm,
+            Operator::Streaming { .. } => Self::Streaming,
+            Operator::Collective { .. } => Self::Collective,
+            Operator::LatentPrefill { .. } => Self::LatentPrefill,
+            Operator::LatentDecode { .. } => Self::LatentDecode,
+            Operator::BatchedGemm { .. } => Self::BatchedGemm,
         }
     }
 
@@ -88,6 +92,7 @@ impl Family {
             Self::GroupedGemm => &["tokens", "exponent"],
             Self::Collective => &["gpus", "bytes"],
             Self::BatchedGemm => &["tokens", "products"],
+            Self::Streaming => &["bytes"],
         }
     }
 
@@ -118,6 +123,7 @@ impl Family {
                 Split { name: "batch sizes", key: batch_key, ordered: true },
                 Split { name: "lengths", key: size_key, ordered: true },
             ],
+            Self::Streaming => &[Split { name: "sizes", key: size_key, ordered: true }],
             Self::BatchedGemm => &[Split { name: "token counts", key: size_key, ordered: true }],
         }
     }

@@ -193,13 +193,14 @@ impl FittedProfile {
         &self.families
     }
 
-    /// Time in nanoseconds of an operator on the measured GPU, and how its shape lies to the measurements; `None` if
-    /// nothing like it was measured.
+    /// Time in nanoseconds of an operator on `gpu`, and how its shape lies to the measurements; `None` if nothing like it was
+    /// measured. On another GPU than the measured one, that GPU's roofline, with its floors, is scaled by the efficiency of
+    /// the measured one at the same shape and at the new waves and balance of arithmetic and traffic.
     #[must_use]
-    pub fn predict(&self, operator: &Operator) -> Option<(f64, Coverage)> {
-        let shape = shape(operator, &self.gpu)?;
+    pub fn predict(&self, operator: &Operator, gpu: &Gpu) -> Option<(f64, Coverage)> {
+        let shape = shape(operator, gpu)?;
         let position = self.families.binary_search_by_key(&shape.family, |family| family.family).ok()?;
         let (residual, coverage) = self.families[position].residual(&shape)?;
-        Some((benchmark_ns(operator, &self.gpu) * libm::exp(residual), coverage))
+        Some((benchmark_ns(operator, gpu) * libm::exp(residual), coverage))
     }
 }

@@ -8,7 +8,7 @@ use crate::catalog::{Attention, Ffn, Layer, Model, NumberFormat, Precision};
 use crate::space::Parallelism;
 
 use super::expert_load::ExpertLoad;
-use super::operator::{AttentionHeads, CollectiveKind, Experts, Operator};
+use super::operator::{AttentionHeads, CollectiveKind, Experts, Operator, StreamingKind};
 
 /// Bytes of one activation element: vLLM keeps the residual stream and collectives in 16 bits.
 const ACTIVATION_BYTES: f64 = 2.0;
@@ -80,10 +80,11 @@ impl Sharding<'_> {
             Attention::Grouped { .. } | Attention::Factorised { .. } => (heads.query + heads.kv) * heads.qk_dim,
         });
         let cached = f64::from(heads.cached_elements_per_token);
-        operators.push(Operator::Streaming {
-            bytes: f64::from(tokens) * ACTIVATION_BYTES * (2.0 * rotated + 2.0 * cached),
-            kernels: 2,
-        });
+        for (kind, elements) in [(StreamingKind::Rotary, rotated), (StreamingKind::CacheWrite, cached)] {
+            // Read and written.
+            let bytes = 2.0 * f64::from(tokens) * elements * ACTIVATION_BYTES;
+            operators.push(Operator::Streaming { kind, bytes, kernels: 1 });
+        }
         operators.extend(self.all_reduce(self.parallelism.tp_attention, tokens));
         operators.push(self.norm(tokens));
         operators.extend(self.feed_forward(layer.ffn, tokens));
@@ -116,7 +117,7 @@ impl Sharding<'_> {
     #[must_use]
     pub fn embedding_operators(&self, tokens: u32) -> Vec<Operator> {
         let bytes = 2.0 * f64::from(tokens) * f64::from(self.model.hidden_size) * ACTIVATION_BYTES;
-        let mut operators = vec![Operator::Streaming { bytes, kernels: 1 }];
+        let mut operators = vec![Operator::Streaming { kind: StreamingKind::Embedding, bytes, kernels: 1 }];
         // The vocabulary is sharded over the attention group; partial rows are summed.
         operators.extend(self.all_reduce(self.parallelism.tp_attention, tokens));
         operators
@@ -141,7 +142,8 @@ impl Sharding<'_> {
         let logits = f64::from(sampled) * f64::from(vocab);
         operators.extend(self.collective(CollectiveKind::AllGather, logits * ACTIVATION_BYTES, tp));
         // Conversion to fp32 (2 + 4 bytes) and an arg-max or a softmax with a draw (two passes of 4 bytes).
-        operators.push(Operator::Streaming { bytes: logits * (2.0 + 4.0 + 8.0), kernels: 4 });
+        let bytes = logits * (2.0 + 4.0 + 8.0);
+        operators.push(Operator::Streaming { kind: StreamingKind::Sampling, bytes, kernels: 4 });
         operators
     }
 
@@ -168,7 +170,7 @@ impl Sharding<'_> {
     /// RMS norm fused with the residual addition: two tensors read, two written.
     fn norm(&self, tokens: u32) -> Operator {
         let bytes = 4.0 * f64::from(tokens) * f64::from(self.model.hidden_size) * ACTIVATION_BYTES;
-        Operator::Streaming { bytes, kernels: 1 }
+        Operator::Streaming { kind: StreamingKind::Norm, bytes, kernels: 1 }
     }
 
     /// A linear layer whose weights have this format; unquantised layers also compute in bf16.
@@ -185,7 +187,11 @@ impl Sharding<'_> {
     fn quantisation(&self, tokens: u32, k: u32, weights: NumberFormat) -> Option<Operator> {
         let activations = self.activations(weights);
         let bytes = f64::from(tokens) * f64::from(k) * (ACTIVATION_BYTES + activations.bytes_per_element());
-        (activations != NumberFormat::Bf16).then_some(Operator::Streaming { bytes, kernels: 1 })
+        (activations != NumberFormat::Bf16).then_some(Operator::Streaming {
+            kind: StreamingKind::Quantisation,
+            bytes,
+            kernels: 1,
+        })
     }
 
     /// Gate and up in one product, the activation, down.
@@ -195,7 +201,7 @@ impl Sharding<'_> {
         let bytes = 3.0 * f64::from(tokens) * f64::from(intermediate) * ACTIVATION_BYTES;
         let mut operators: Vec<Operator> = self.quantisation(tokens, hidden, weights).into_iter().collect();
         operators.push(self.gemm(tokens, 2 * intermediate, hidden, weights));
-        operators.push(Operator::Streaming { bytes, kernels: 1 });
+        operators.push(Operator::Streaming { kind: StreamingKind::Activation, bytes, kernels: 1 });
         operators.extend(self.quantisation(tokens, intermediate, weights));
         operators.push(self.gemm(tokens, hidden, intermediate, weights));
         operators
@@ -286,7 +292,7 @@ impl Sharding<'_> {
         };
         // Read and written.
         let bytes = 2.0 * f64::from(tokens) * f64::from(width) * ACTIVATION_BYTES;
-        Some(Operator::Streaming { bytes, kernels: 2 })
+        Some(Operator::Streaming { kind: StreamingKind::Norm, bytes, kernels: 2 })
     }
 
     fn activation_bytes(&self, tokens: u32) -> f64 {

@@ -16,8 +16,8 @@ use super::step_mix::{MeanStep, StepMix};
 use super::{Estimate, EstimateSource};
 
 const SOURCES: usize = EstimateSource::ALL.len();
-/// The fitted families, and one for what is never fitted.
-const FAMILIES: usize = Family::ALL.len() + 1;
+/// Operator families.
+const FAMILIES: usize = Family::ALL.len();
 /// Sizes at which the composition of a step is known: zero and the powers of two.
 type Knots = OctaveKnots<0>;
 
@@ -61,10 +61,9 @@ impl Composition {
         }
     }
 
-    fn add_estimate(&mut self, family: Option<Family>, estimate: Estimate) {
+    fn add_estimate(&mut self, family: Family, estimate: Estimate) {
         self.source[position(estimate.source)] += estimate.time_ns;
-        let family = family.map_or(FAMILIES - 1, |family| family as usize);
-        self.deviation[family] += estimate.time_ns * estimate.uncertainty;
+        self.deviation[family as usize] += estimate.time_ns * estimate.uncertainty;
     }
 
     fn total(&self) -> f64 {
@@ -357,7 +356,7 @@ mod tests {
     #[test]
     fn shares_sum_to_one_for_any_mix() {
         let measured = |operator: &Operator| {
-            let source = EstimateSource::ALL[Family::of(operator).map_or(0, |family| family as usize % SOURCES)];
+            let source = EstimateSource::ALL[Family::of(operator) as usize % SOURCES];
             Estimate { time_ns: 1234.5, source, uncertainty: 0.07 }
         };
         let provenance = compile(&measured);

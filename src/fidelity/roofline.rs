@@ -23,9 +23,6 @@ const DECODE_EFFICIENCY: f64 = 0.50;
 const GEMM_BANDWIDTH_EFFICIENCY: f64 = 0.90;
 /// Sustained share of the memory bandwidth in attention kernels.
 const BANDWIDTH_EFFICIENCY: f64 = 0.85;
-/// The same in elementwise kernels: activation kernels reach 0.60 and norms with a residual 0.85 or more (kernel-only
-/// timings of Llama-3.1-405B on H800 in NetX-lab/Frontier, MIT).
-const STREAMING_EFFICIENCY: f64 = 0.75;
 /// Shortest kernel on the GPU, in nanoseconds: 2.4 us is the smallest GEMM of the H100 tables.
 const KERNEL_FLOOR_NS: f64 = 2_500.0;
 /// Floor of an attention layer (scheduling metadata, attention, combination of splits), in nanoseconds.
@@ -228,7 +225,9 @@ fn time_ns(operator: &Operator, work: Work, gpu: &Gpu) -> f64 {
             bound(LATENT_FLOOR_NS, bf16 * DECODE_EFFICIENCY, BANDWIDTH_EFFICIENCY)
         }
         Operator::BatchedGemm { .. } => bound(KERNEL_FLOOR_NS, bf16 * GEMM_EFFICIENCY, GEMM_BANDWIDTH_EFFICIENCY),
-        Operator::Streaming { kernels, .. } => bound(KERNEL_FLOOR_NS * f64::from(kernels), bf16, STREAMING_EFFICIENCY),
+        Operator::Streaming { kind, kernels, .. } => {
+            bound(KERNEL_FLOOR_NS * f64::from(kernels), bf16, kind.bandwidth_share())
+        }
         Operator::Collective { kind, bytes, gpus, .. } => {
             network::alpha_beta::AlphaBeta.collective_ns(kind, bytes, gpus, gpu)
         }
@@ -238,7 +237,7 @@ fn time_ns(operator: &Operator, work: Work, gpu: &Gpu) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::expert_load::ExpertLoad;
-    use super::super::operator::LatentBlock;
+    use super::super::operator::{LatentBlock, StreamingKind};
     use super::*;
     use crate::network::test_gpus;
 
@@ -350,7 +349,7 @@ mod tests {
                 }),
                 Box::new(|x| decode(x, 100.5)),
                 Box::new(|x| decode(8, f64::from(x))),
-                Box::new(|x| Operator::Streaming { bytes: f64::from(x), kernels: 2 }),
+                Box::new(|x| Operator::Streaming { kind: StreamingKind::Norm, bytes: f64::from(x), kernels: 2 }),
                 Box::new(|x| {
                     let experts = experts();
                     Operator::GroupedGemm { tokens: x, experts, load: ExpertLoad::uniform(x, &experts) }

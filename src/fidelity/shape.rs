@@ -68,7 +68,11 @@ pub fn shape(operator: &Operator, gpu: &Gpu) -> Option<Shape> {
             let coordinates = [ln(f64::from(tokens)), ln(f64::from(products)), 0.0];
             Some(table_shape(Family::BatchedGemm, [n, k, 0, 0, 0, 0], coordinates))
         }
-        Operator::Collective { kind: CollectiveKind::SendRecv, .. } | Operator::Streaming { .. } => None,
+        Operator::Streaming { kind, bytes, kernels } => {
+            let class = [kind as u32, kernels, 0, 0, 0, 0];
+            Some(table_shape(Family::Streaming, class, [ln(bytes), 0.0, 0.0]))
+        }
+        Operator::Collective { kind: CollectiveKind::SendRecv, .. } => None,
         Operator::Collective { kind, bytes, gpus, graph } => {
             let captured = u32::from(graph && kind == CollectiveKind::AllReduce);
             let coordinates = [ln(f64::from(gpus)), ln(bytes), 0.0];

@@ -55,7 +55,7 @@ fn settings(family: Family) -> ForestSettings {
         Family::GroupedGemm => ForestSettings { trees: 8, min_leaf: 8 },
         Family::LatentPrefill | Family::LatentDecode => ForestSettings { trees: 4, min_leaf: 9 },
         // Never reached: these families have no features, and so no forest.
-        Family::Collective | Family::BatchedGemm => ForestSettings { trees: 0, min_leaf: 1 },
+        Family::Collective | Family::BatchedGemm | Family::Streaming => ForestSettings { trees: 0, min_leaf: 1 },
     }
 }
 

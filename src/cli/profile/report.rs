@@ -22,6 +22,9 @@ pub struct ReportArgs {
     /// Folder with fitted profiles, as GPU/ENGINE
     #[arg(long, default_value = "profiles/fitted")]
     pub profiles: PathBuf,
+    /// Folder with cards of the method on other tables, as GPU/ENGINE; need not exist
+    #[arg(long, default_value = "profiles/comparison")]
+    pub comparison: PathBuf,
     /// Folder with check files; need not exist
     #[arg(long, default_value = "profiles/checks")]
     pub checks: PathBuf,
@@ -73,11 +76,12 @@ struct Inputs {
 
 impl Inputs {
     fn load(args: &ReportArgs) -> Result<Self, Diagnostic> {
-        let folders = profile_folders(&args.profiles);
+        let mut folders = profile_folders(&args.profiles);
         if folders.is_empty() {
             return Err(Diagnostic::new(format!("no fitted profiles in `{}`", args.profiles.display()))
                 .help("a profile is a folder GPU/ENGINE with a `card.toml`; `servescape profile fit` writes one"));
         }
+        folders.extend(profile_folders(&args.comparison));
         let cards: Vec<Card> =
             folders.iter().map(|folder| Card::load(&folder.join(CARD_FILE))).collect::<Result<_, _>>()?;
         let files = check_files(&args.checks);
@@ -134,7 +138,7 @@ impl Inputs {
             references: references.collect(),
             panels: panels.collect(),
             footnote:
-                "servescape profile report · rings: arXiv 2605.21312, figure 7; other rows and shapes than the curves, \
+                "servescape profile report · rings: arXiv 2605.21312, figure 7, on the same tables as the H800 curves; \
                        attention is prefill and decode together"
                     .to_owned(),
         }
@@ -191,6 +195,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         ReportArgs {
             profiles: root.join("profiles/fitted"),
+            comparison: root.join("profiles/comparison"),
             checks: root.join("profiles/checks"),
             out: root.join("docs/accuracy/operators.md"),
             figure: ["h800", "h100-sxm", "b200"].map(str::to_owned).to_vec(),
@@ -218,6 +223,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let args = ReportArgs {
             profiles: folder.path().to_owned(),
+            comparison: folder.path().join("comparison"),
             checks: folder.path().join("checks"),
             out: folder.path().join("report.md"),
             figure: Vec::new(),

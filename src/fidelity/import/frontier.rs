@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::NumberFormat;
-    use crate::fidelity::operator::CollectiveKind;
+    use crate::fidelity::operator::{CollectiveKind, StreamingKind};
 
     fn write(folder: &Path, file: &str, lines: &[&str]) {
         let path = folder.join(file);
@@ -127,7 +127,11 @@ mod tests {
         // 16 + 2 x 4 heads of 128; two of 7168 inner columns.
         assert!(operators.contains(&gemm(3072, 4096)) && operators.contains(&gemm(14_336, 4096)), "{operators:?}");
         // 16 tokens, gate and up read, one tensor written, two bytes each.
-        assert!(operators.contains(&Operator::Streaming { bytes: 16.0 * 7168.0 * 3.0 * 2.0, kernels: 1 }));
+        assert!(operators.contains(&Operator::Streaming {
+            kind: StreamingKind::Activation,
+            bytes: 16.0 * 7168.0 * 3.0 * 2.0,
+            kernels: 1
+        }));
         let overheads: Vec<(&str, i64)> = measurements
             .launch_overheads
             .iter()

@@ -10,7 +10,7 @@ use super::{Dropped, Importer, Measurement, Measurements, in_release_line, versi
 use crate::catalog::NumberFormat;
 use crate::diag::Diagnostic;
 use crate::fidelity::expert_load::ExpertLoad;
-use crate::fidelity::operator::{AttentionHeads, Experts, Operator};
+use crate::fidelity::operator::{AttentionHeads, Experts, Operator, StreamingKind};
 
 /// Registry entry.
 pub const IMPORTER: Importer = Importer {
@@ -238,20 +238,22 @@ impl Shard {
         let heads = self.heads();
         let (query, kv) = (heads.query * heads.qk_dim, heads.kv * heads.qk_dim);
         let (hidden, inner) = (self.model.hidden, self.model.inner.div_ceil(self.tensor));
-        let streaming = |tensors: f64, width: u32| Operator::Streaming {
+        let streaming = |kind: StreamingKind, tensors: f64, width: u32| Operator::Streaming {
+            kind,
             bytes: tensors * f64::from(tokens) * f64::from(width) * ACTIVATION_BYTES,
             kernels: 1,
         };
         Ok(match record.text("layer").unwrap_or_default() {
-            "embedding" => streaming(2.0, hidden),
+            "embedding" => streaming(StreamingKind::Embedding, 2.0, hidden),
             // The final norm adds the residual, the other one is timed without.
-            "layernorm" => streaming(2.0, hidden),
-            "final_layernorm" => streaming(4.0, hidden),
-            "qk_norm" | "rotary_emb" => streaming(2.0, query + kv),
+            "layernorm" => streaming(StreamingKind::Norm, 2.0, hidden),
+            "final_layernorm" => streaming(StreamingKind::Norm, 4.0, hidden),
+            "qk_norm" => streaming(StreamingKind::Norm, 2.0, query + kv),
+            "rotary_emb" => streaming(StreamingKind::Rotary, 2.0, query + kv),
             "qkv_proj" => Self::gemm(tokens, query + 2 * kv, hidden),
             "o_proj" => Self::gemm(tokens, hidden, query),
             "gate_up_proj" => Self::gemm(tokens, 2 * inner, hidden),
-            "act_fn" => streaming(3.0, inner),
+            "act_fn" => streaming(StreamingKind::Activation, 3.0, inner),
             "down_proj" => Self::gemm(tokens, hidden, inner),
             other => return Err(format!("the layer `{other}` has no counterpart")),
         })
@@ -264,6 +266,7 @@ impl Shard {
             "lm_head" => Ok(Self::gemm(sequences, vocab.div_ceil(self.tensor), self.model.hidden)),
             // Conversion to fp32 and two passes over the logits.
             "sampler" => Ok(Operator::Streaming {
+                kind: StreamingKind::Sampling,
                 bytes: f64::from(sequences) * f64::from(vocab) * (2.0 + 4.0 + 8.0),
                 kernels: 4,
             }),

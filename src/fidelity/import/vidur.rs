@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::NumberFormat;
-    use crate::fidelity::operator::Operator;
+    use crate::fidelity::operator::{Operator, StreamingKind};
 
     #[test]
     fn reads_linear_operators_and_names_bad_rows() {
@@ -59,7 +59,7 @@ mod tests {
         let (weights, activations) = (NumberFormat::Bf16, NumberFormat::Bf16);
         let down = Operator::Gemm { tokens: 4, n: 8192, k: 3584, weights, activations };
         // Where additions are timed on their own, a norm reads one tensor and writes one.
-        let norm = Operator::Streaming { bytes: 4.0 * 8192.0 * 2.0 * 2.0, kernels: 1 };
+        let norm = Operator::Streaming { kind: StreamingKind::Norm, bytes: 4.0 * 8192.0 * 2.0 * 2.0, kernels: 1 };
         let operators: Vec<Operator> = measurements.rows.iter().map(|row| row.operator).collect();
         assert!(operators.len() == 3 && operators.contains(&down) && operators.contains(&norm), "{operators:?}");
         assert_eq!(measurements.dropped.len(), 1);

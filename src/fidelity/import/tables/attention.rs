@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Csv, Record, Sample, Timing, folder_name, head_width, push_samples};
 use crate::catalog::NumberFormat;
 use crate::diag::Diagnostic;
-use crate::fidelity::operator::{AttentionHeads, Operator};
+use crate::fidelity::operator::{AttentionHeads, Operator, StreamingKind};
 
 const REQUIRED: &[&str] = &["n_embd", "n_q_head", "n_kv_head", TENSOR, "batch_size", CHUNK, CONTEXT, "is_prefill"];
 const TENSOR: &str = "num_tensor_parallel_workers";
@@ -121,5 +121,5 @@ fn cache_write(record: &Record<'_>, heads: AttentionHeads) -> Result<Operator, S
         f64::from(record.positive("batch_size")?)
     };
     let bytes = 2.0 * tokens * f64::from(heads.cached_elements_per_token) * heads.kv_cache.bytes_per_element();
-    Ok(Operator::Streaming { bytes, kernels: 1 })
+    Ok(Operator::Streaming { kind: StreamingKind::CacheWrite, bytes, kernels: 1 })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Csv, Record, Sample, Timing, folder_name, format, head_width, push_samples};
 use crate::catalog::NumberFormat;
 use crate::diag::Diagnostic;
-use crate::fidelity::operator::Operator;
+use crate::fidelity::operator::{Operator, StreamingKind};
 
 const REQUIRED: &[&str] = &["n_head", "n_kv_head", "n_embd", "n_expanded_embd", "vocab_size", "num_tokens", TENSOR];
 const TENSOR: &str = "num_tensor_parallel_workers";
@@ -73,27 +73,30 @@ fn operator(name: &str, widths: &Widths) -> Result<Operator, String> {
         Ok(Operator::Gemm { tokens, n, k, weights: format, activations: format })
     };
     // Tensors of `width` elements per token that are read or written.
-    let streaming = |tensors: f64, width: u32| {
+    let streaming = |kind: StreamingKind, tensors: f64, width: u32| {
         let bytes = tensors * f64::from(tokens) * f64::from(width) * ACTIVATION_BYTES;
-        Ok(Operator::Streaming { bytes, kernels: 1 })
+        Ok(Operator::Streaming { kind, bytes, kernels: 1 })
     };
     let up = |inner: u32| gemm(if widths.gated { 2 * inner } else { inner }, hidden, widths.format);
     let activation_tensors = if widths.gated { 3.0 } else { 2.0 };
     match name {
-        "emb" | "input_layernorm" => streaming(2.0, hidden),
-        "post_attention_layernorm" => streaming(if widths.separate_addition { 2.0 } else { 4.0 }, hidden),
-        "add" => streaming(3.0, hidden),
+        "emb" => streaming(StreamingKind::Embedding, 2.0, hidden),
+        "input_layernorm" => streaming(StreamingKind::Norm, 2.0, hidden),
+        "post_attention_layernorm" => {
+            streaming(StreamingKind::Norm, if widths.separate_addition { 2.0 } else { 4.0 }, hidden)
+        }
+        "add" => streaming(StreamingKind::Norm, 3.0, hidden),
         "attn_pre_proj" if widths.composite_projection => {
             Err("projections before attention that are timed together with norms or gates".to_owned())
         }
         "attn_pre_proj" => gemm(query + 2 * kv, hidden, widths.format),
-        "attn_rope" => streaming(2.0, query + kv),
+        "attn_rope" => streaming(StreamingKind::Rotary, 2.0, query + kv),
         "attn_post_proj" => gemm(hidden, query, widths.format),
         "mlp_up_proj" => up(inner),
-        "mlp_act" => streaming(activation_tensors, inner),
+        "mlp_act" => streaming(StreamingKind::Activation, activation_tensors, inner),
         "mlp_down_proj" => gemm(hidden, inner, widths.format),
         "share_expert_up_proj" => up(shared_inner),
-        "share_expert_act" => streaming(activation_tensors, shared_inner),
+        "share_expert_act" => streaming(StreamingKind::Activation, activation_tensors, shared_inner),
         "share_expert_down_proj" => gemm(hidden, shared_inner, widths.format),
         "lm_head_linear" => gemm(widths.vocab, hidden, NumberFormat::Bf16),
         other => Err(format!("the operator `{other}` has no counterpart")),
