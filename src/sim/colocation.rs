@@ -13,7 +13,7 @@ use crate::workload::{Request, RequestStream};
 
 use super::engine::EngineState;
 use super::observer::Observer;
-use super::outcome::{Finished, Outcome, RequestBounds};
+use super::outcome::{Finished, Outcome, RequestBounds, RequestTiming};
 use super::queue::SlotQueue;
 use super::replica::{Advance, Records, Replica, ReplicaContext};
 use super::request::{NONE, RequestState};
@@ -71,6 +71,17 @@ impl Arena {
     #[must_use]
     pub fn step_mix(&self) -> &StepMix {
         &self.records.mix
+    }
+
+    /// The requests of the last simulation, in the order of its stream.
+    pub fn timings(&self) -> impl ExactSizeIterator<Item = RequestTiming> {
+        self.requests.iter().map(|request| RequestTiming {
+            arrival: request.arrival,
+            first_scheduled: request.first_scheduled,
+            first_token: request.first_token,
+            completed: request.completed,
+            prefix_hit_tokens: request.prefix_hit_tokens,
+        })
     }
 }
 

@@ -512,6 +512,7 @@ impl scheduler::Engine for EngineStep<'_> {
         request.first_scheduled = request.first_scheduled.min(self.now);
         request.computed = hit;
         if !request.preempted {
+            request.prefix_hit_tokens = hit;
             self.engine.counters.prefix_hit_tokens += u64::from(hit);
         }
         self.add_chunk(index, tokens);

@@ -110,6 +110,11 @@ impl TokenTimes {
         }
     }
 
+    /// All sequences had their last token at `time`.
+    pub(crate) fn are_all(&self, time: Ticks) -> bool {
+        matches!(self.groups[..], [(only, _)] if only == time)
+    }
+
     /// Every sequence has its next token at `time`: their gaps.
     pub(crate) fn decoded(&mut self, time: Ticks, gaps: &mut GapHistogram) {
         for &(last, sequences) in &self.groups {

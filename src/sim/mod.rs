@@ -16,5 +16,5 @@ mod request;
 
 pub use colocation::{Arena, Deployment, simulate};
 pub use observer::{Observer, StepRecord};
-pub use outcome::{Outcome, RequestBounds};
+pub use outcome::{Outcome, RequestBounds, RequestTiming};
 pub use replica::Advance;

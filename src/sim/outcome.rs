@@ -74,6 +74,22 @@ pub struct Outcome {
     pub peak_waiting: u64,
 }
 
+/// What became of one request, in the engine's clock: without the latencies between client and engine, except that
+/// `arrival` is the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestTiming {
+    /// When the client sent it.
+    pub arrival: Ticks,
+    /// Start of the first step that worked on it; [`Ticks::NEVER`] if none did.
+    pub first_scheduled: Ticks,
+    /// End of the step that gave its first token; [`Ticks::NEVER`] if none did.
+    pub first_token: Ticks,
+    /// End of the step that gave its last token; [`Ticks::NEVER`] if it did not complete.
+    pub completed: Ticks,
+    /// Prompt tokens that were found in the prefix cache.
+    pub prefix_hit_tokens: u32,
+}
+
 /// A simulation that has run to its end.
 pub(crate) struct Finished<'a> {
     pub(crate) requests: &'a [RequestState],

@@ -212,6 +212,10 @@ impl PrefixCache {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::units::Ticks;
     use crate::workload::{Prefix, Request};
@@ -280,5 +284,98 @@ mod tests {
         cache.fit(0);
         assert_eq!(cache.cached(&requests, 0, 4), 3);
         assert_eq!(cache.release(&requests, 1, 4, 4), 4);
+    }
+
+    /// The same cache, block by block: a block is known by all of the content up to its end.
+    #[derive(Default)]
+    struct Naive {
+        /// Findable blocks without users, the least recently used first.
+        idle: Vec<Vec<u32>>,
+        /// Blocks in use, once for each user.
+        used: Vec<Vec<u32>>,
+    }
+
+    impl Naive {
+        fn fit(&mut self, free: usize) {
+            while self.idle.len() > free {
+                self.idle.remove(0);
+            }
+        }
+
+        fn cached(&self, path: &[u32]) -> usize {
+            let known = |end: &usize| self.idle.iter().chain(&self.used).any(|block| block == &path[..*end]);
+            (1..=path.len()).take_while(known).count()
+        }
+
+        fn acquire(&mut self, path: &[u32]) {
+            for end in 1..=path.len() {
+                self.idle.retain(|block| block != &path[..end]);
+                self.used.push(path[..end].to_vec());
+            }
+        }
+
+        /// Stops using the whole path, of which the first `referenced` blocks were acquired.
+        fn release(&mut self, path: &[u32], referenced: usize) {
+            for end in (1..=path.len()).rev() {
+                if end <= referenced {
+                    let place = self.used.iter().position(|block| block == &path[..end]).expect("in use");
+                    self.used.remove(place);
+                }
+                if !self.used.iter().any(|block| block == &path[..end]) {
+                    self.idle.retain(|block| block != &path[..end]);
+                    self.idle.push(path[..end].to_vec());
+                }
+            }
+        }
+
+        fn blocks_in_use(&self) -> u32 {
+            self.used.iter().collect::<BTreeSet<_>>().len() as u32
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_cache_that_compares_contents(
+            rows in prop::collection::vec((1u32..7, 0u32..4, any::<u32>(), any::<u32>()), 2..12),
+            actions in prop::collection::vec((any::<u32>(), 0u64..12), 1..60),
+        ) {
+            let mut built: Vec<Row> = Vec::new();
+            // Content of prompt and output of each request, one number a block.
+            let mut contents: Vec<Vec<u32>> = Vec::new();
+            for (index, &(prompt, output, source, blocks)) in rows.iter().enumerate() {
+                let source = source % (index as u32 + 1);
+                let most = contents.get(source as usize).map_or(0, |content| (content.len() as u32).min(prompt));
+                let shared = blocks % (most + 1);
+                let mut content: Vec<u32> = contents.get(source as usize).map_or(Vec::new(), |c| c[..shared as usize].to_vec());
+                content.extend((shared..prompt + output).map(|block| index as u32 * 100 + block));
+                contents.push(content);
+                built.push((prompt, output, (shared > 0).then_some((source, shared))));
+            }
+            let requests = requests(&built);
+            let (mut cache, mut naive) = (cache(&requests), Naive::default());
+            let mut running: Vec<bool> = vec![false; built.len()];
+            let mut in_use = 0;
+            for (action, free) in actions {
+                let index = action % built.len() as u32;
+                let (prompt, output, _) = built[index as usize];
+                let content = &contents[index as usize];
+                cache.fit(free);
+                naive.fit(free as usize);
+                let path = &content[..prompt as usize];
+                let found = cache.cached(&requests, index, prompt);
+                prop_assert_eq!(found as usize, naive.cached(path));
+                if running[index as usize] {
+                    in_use -= cache.release(&requests, index, prompt, prompt + output);
+                    naive.release(content, prompt as usize);
+                } else {
+                    in_use += cache.demand(&requests, index, 0..prompt, found);
+                    cache.acquire(&requests, index, 0..prompt, found);
+                    naive.acquire(path);
+                }
+                running[index as usize] = !running[index as usize];
+                prop_assert_eq!(cache.idle as usize, naive.idle.len());
+                prop_assert_eq!(in_use, naive.blocks_in_use());
+            }
+        }
     }
 }

@@ -177,10 +177,14 @@ impl Replica {
         for (engine, batch) in self.engines.iter_mut().zip(batches) {
             let decoded = batch.decode_sequences > 0;
             if decoded {
-                engine.token_times[lane].decoded(first_end, &mut records.gaps);
-                let second = run.line.first + run.line.growth;
                 let sequences = u64::from(engine.cohorts[lane].measured());
-                records.gaps.add(second, run.line.growth, run.steps - 1, sequences);
+                let StepLine { first, growth, .. } = run.line;
+                if !pipelined && engine.token_times[lane].are_all(run.start) {
+                    records.gaps.add(first, growth, run.steps, sequences);
+                } else {
+                    engine.token_times[lane].decoded(first_end, &mut records.gaps);
+                    records.gaps.add(first + growth, growth, run.steps - 1, sequences);
+                }
             }
             engine.advance_lane(lane, run.steps, decoded);
             while let Some(index) = engine.cohorts[lane].pop_ended(requests) {

@@ -38,6 +38,8 @@ pub(crate) struct RequestState {
     pub(crate) own_from: u32,
     /// Blocks, from the first, that the request uses of the prefix cache.
     pub(crate) referenced: u32,
+    /// Prompt tokens that its first admission found in the prefix cache.
+    pub(crate) prefix_hit_tokens: u32,
     /// Was admitted before: what it finds in the prefix cache now may be its own.
     pub(crate) preempted: bool,
     pub(crate) phase: Phase,
@@ -74,6 +76,7 @@ impl RequestState {
             source: prefix.map_or(NONE, |prefix| prefix.source),
             own_from: prefix.map_or(0, |prefix| prefix.tokens / block_size),
             referenced: 0,
+            prefix_hit_tokens: 0,
             preempted: false,
             phase: Phase::Waiting,
             lane: 0,

@@ -61,6 +61,27 @@ impl RequestStream {
         Self { requests, clients: Some(clients), ..Self::default() }
     }
 
+    /// Sessions of turns, in the order in which they start. A later turn is sent `think` after the one before has ended,
+    /// not before its own arrival, and its prompt begins with the prompt and the answer of that one, as far as it is long
+    /// enough. Set `clients` for a closed loop of sessions.
+    #[must_use]
+    pub fn sessions(sessions: impl IntoIterator<Item = Vec<Request>>, think: Ticks) -> Self {
+        let mut stream = Self::default();
+        for session in sessions {
+            let mut previous: Option<(u32, u32)> = None;
+            for request in session {
+                let index = stream.requests.len() as u32;
+                let prefix =
+                    previous.map(|(source, tokens)| Prefix { source, tokens: tokens.min(request.prompt_tokens) });
+                stream.prefixes.push(prefix);
+                stream.turns.push(previous.map(|(follows, _)| Turn { follows, think }));
+                stream.requests.push(request);
+                previous = Some((index, request.tokens()));
+            }
+        }
+        stream
+    }
+
     /// The same stream with the first `warmup` requests not measured.
     #[must_use]
     pub fn with_warmup(self, warmup: usize) -> Self {
@@ -167,6 +188,17 @@ mod tests {
         assert!(refused(vec![None, prefix(1, 10)]).contains("not earlier"));
         assert!(refused(vec![None, prefix(0, 121)]).contains("121 tokens of at most 120"));
         assert!(stream(&[(100, 20), (130, 5)]).with_prefixes(vec![None, prefix(0, 120)]).is_ok());
+    }
+
+    #[test]
+    fn sessions_follow_one_another() {
+        let request = |prompt_tokens| Request { arrival: Ticks::ZERO, prompt_tokens, output_tokens: 5 };
+        let sessions = [vec![request(10), request(40), request(20)], vec![request(7)]];
+        let stream = RequestStream::sessions(sessions, Ticks(3));
+        // The third turn forgot a part of the conversation.
+        assert_eq!([0, 1, 2, 3].map(|index| stream.prefix(index)), [None, prefix(0, 15), prefix(1, 20), None]);
+        let follows = [0, 1, 2, 3].map(|index| stream.turn(index).map(|turn| (turn.follows, turn.think)));
+        assert_eq!(follows, [None, Some((0, Ticks(3))), Some((1, Ticks(3))), None]);
     }
 
     #[test]

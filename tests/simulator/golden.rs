@@ -4,7 +4,7 @@ use servescape::catalog::HostOverhead;
 use servescape::fidelity::StepCost;
 use servescape::scheduler::router::router;
 use servescape::scheduler::scheduler;
-use servescape::sim::{Advance, RequestBounds};
+use servescape::sim::{Advance, Arena, RequestBounds};
 use servescape::space::Parallelism;
 use servescape::units::Ticks;
 use servescape::workload::{Prefix, RequestStream, Turn};
@@ -270,6 +270,11 @@ fn a_session_goes_on_when_its_turn_has_ended_and_finds_prompt_and_answer() {
    19 ..   20  replica 0 lane 0  decode 1  x1
            20  request 1 completed
     ");
+    let mut arena = Arena::default();
+    setup.observe_in(&mut arena, &requests, Advance::FastForward, &mut ());
+    let second = arena.timings().nth(1).unwrap();
+    assert_eq!((second.arrival, second.first_token, second.completed), (ms(17), ms(19), ms(20)));
+    assert_eq!(second.prefix_hit_tokens, 32);
     // From its own sending.
     assert_eq!(setup.run(&requests).ttft.p99_ms, 4.0);
 }
