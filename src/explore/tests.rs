@@ -102,14 +102,15 @@ fn every_feasible_candidate_gets_a_row_in_order() {
 fn an_interrupted_run_keeps_whole_parts_and_goes_on_from_there() {
     let world = World::new();
     let folder = TempDir::new().unwrap();
-    let mut manifest = world.manifest(32);
+    // Parts of two rows are more blocks than the workers may be ahead of the writer, so the interruption always comes first.
+    let mut manifest = world.manifest(2);
     let stop = AtomicBool::new(false);
     let report = world.run(folder.path(), &mut manifest, &stop, &mut Impatient { blocks_left: 3, stop: &stop });
-    assert!(report.interrupted && report.progress.done >= 96 && report.progress.done < 320, "{report:?}");
+    assert!(report.interrupted && report.progress.done >= 6 && report.progress.done < 320, "{report:?}");
     let kept = manifest.parts.len() as u64;
     assert!(kept >= 3);
     let rest = world.run(folder.path(), &mut manifest, &AtomicBool::new(false), &mut Silent);
-    assert_eq!((rest.progress.done, rest.interrupted), (320 - 32 * kept, false));
+    assert_eq!((rest.progress.done, rest.interrupted), (320 - 2 * kept, false));
     assert_eq!(Table::load(folder.path(), &["index"]).unwrap().rows(), 320);
 }
 

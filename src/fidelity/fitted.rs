@@ -79,13 +79,13 @@ impl FittedFamily {
         Some(group.residual(shape))
     }
 
-    /// The group of the format whose kernels are most alike: fp8 for the formats that compute in eight bits or less,
-    /// bf16 for the others.
+    /// The group of the format whose kernels are most alike: fp8 for the formats that compute in eight bits or less, then
+    /// bf16.
     fn closest_group(&self, key: [u8; 2]) -> Option<&Group> {
-        let eight_bits = [NumberFormat::Int8, NumberFormat::Nvfp4, NumberFormat::Mxfp4].map(format_code);
-        let closest = if eight_bits.contains(&key[1]) { NumberFormat::Fp8 } else { NumberFormat::Bf16 };
-        let code = format_code(closest);
-        self.group([code; 2]).or_else(|| self.group([code, 0]))
+        let eight_bits = [NumberFormat::Fp8Block, NumberFormat::Int8, NumberFormat::Nvfp4, NumberFormat::Mxfp4];
+        let fp8 = eight_bits.map(format_code).contains(&key[1]).then_some(NumberFormat::Fp8);
+        let mut codes = fp8.into_iter().chain([NumberFormat::Bf16]).map(format_code);
+        codes.find_map(|code| self.group([code; 2]).or_else(|| self.group([code, 0])))
     }
 
     fn group(&self, key: [u8; 2]) -> Option<&Group> {
@@ -201,6 +201,6 @@ impl FittedProfile {
         let shape = shape(operator, gpu)?;
         let position = self.families.binary_search_by_key(&shape.family, |family| family.family).ok()?;
         let (residual, coverage) = self.families[position].residual(&shape)?;
-        Some((benchmark_ns(operator, gpu) * libm::exp(residual), coverage))
+        Some((benchmark_ns(operator, gpu) * libm::exp(residual * shape.likeness), coverage))
     }
 }

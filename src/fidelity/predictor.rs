@@ -33,17 +33,18 @@ const MEASURED_UNCERTAINTY: f64 = 0.03;
 /// in `profiles/checks` as that of a normal distribution. Within: H200 from H100. Between: the mean of B200 from H100, L40S
 /// from A100 and RTX PRO 6000 from L40S.
 pub const TRANSFER_UNCERTAINTIES: &[(Family, [f64; 2])] = &[
-    (Family::Gemm, [0.12, 0.40]),
+    (Family::Gemm, [0.12, 0.45]),
     (Family::PrefillAttention, [0.10, ROOFLINE_UNCERTAINTY]),
     (Family::DecodeAttention, [0.05, ROOFLINE_UNCERTAINTY]),
-    (Family::GroupedGemm, [0.15, 0.45]),
-    (Family::Collective, [0.14, 0.24]),
-    (Family::LatentPrefill, [0.10, 0.20]),
-    (Family::LatentDecode, [0.10, 0.16]),
-    (Family::BatchedGemm, [0.12, 0.40]),
+    (Family::GroupedGemm, [0.15, 0.47]),
+    (Family::Collective, [0.14, 0.45]),
+    (Family::LatentPrefill, [0.10, 0.40]),
+    (Family::LatentDecode, [0.10, 0.25]),
+    (Family::BatchedGemm, [0.12, 0.45]),
 ];
-/// Uncertainty of a roofline estimate. An assumption: the default efficiencies are typical ones.
-pub const ROOFLINE_UNCERTAINTY: f64 = 0.30;
+/// Uncertainty of a roofline estimate: the p90 of attention in `profiles/checks`, 45 to 100 %, as that of a normal
+/// distribution, between prefill and decode.
+pub const ROOFLINE_UNCERTAINTY: f64 = 0.40;
 
 /// Prices operators.
 pub trait Predictor: Send + Sync {

@@ -29,6 +29,8 @@ pub struct Shape {
     pub features: [f32; MAX_FEATURES],
     /// Number of inputs that are used; zero where the residual table stands alone.
     pub feature_count: usize,
+    /// Share of the residual that applies: one, but for shapes that only resemble measured ones.
+    pub likeness: f64,
 }
 
 /// Position of a format in [`NumberFormat::ALL`], used as its code in files.
@@ -83,7 +85,7 @@ pub fn shape(operator: &Operator, gpu: &Gpu) -> Option<Shape> {
 
 /// A shape of a family whose residual tables stand alone.
 fn table_shape(family: Family, class: [u32; CLASS_LENGTH], coordinates: [f64; MAX_AXES]) -> Shape {
-    Shape { family, group: [0; 2], class, coordinates, features: [0.0; MAX_FEATURES], feature_count: 0 }
+    Shape { family, group: [0; 2], class, coordinates, features: [0.0; MAX_FEATURES], feature_count: 0, likeness: 1.0 }
 }
 
 /// Natural logarithm with zero mapped to that of one: shapes are counts.
@@ -140,6 +142,7 @@ fn gemm_shape(operator: &Operator, [tokens, n, k]: [u32; 3], formats: [NumberFor
         coordinates: [ln(m), ln_columns, ln_inner],
         features,
         feature_count,
+        likeness: 1.0,
     }
 }
 
@@ -160,14 +163,17 @@ fn prefill_shape(
 ) -> Shape {
     let length = 2.0 * context + chunk;
     let prompts = batch * chunk / length.max(1.0);
-    attention_shape(
+    let shape = attention_shape(
         operator,
         Family::PrefillAttention,
         [ln_positive(prompts), ln(length)],
         ln(batch * f64::from(heads.query)),
         heads,
         gpu,
-    )
+    );
+    // No prompt of that length leaves multiprocessors idle as a short chunk does, whose tiles walk their keys alone.
+    let busy = roofline::prefill_tiles(batch, chunk, heads) / f64::from(gpu.sm_count);
+    Shape { likeness: if context > 0.0 { busy.min(1.0) } else { 1.0 }, ..shape }
 }
 
 fn attention_shape(
@@ -204,7 +210,15 @@ fn attention_shape(
     let unsplit = family == Family::DecodeAttention && gpu.sm_version == 90 && ln_batch > ln(SPLIT_BATCH);
     let regime = u32::from(beyond_window) + 2 * u32::from(unsplit);
     let class = [heads.query, heads.kv, heads.qk_dim, window, u32::from(format_code(cache_format)), regime];
-    Shape { family, group: [0; 2], class, coordinates: [ln_batch, ln_length, 0.0], features, feature_count }
+    Shape {
+        family,
+        group: [0; 2],
+        class,
+        coordinates: [ln_batch, ln_length, 0.0],
+        features,
+        feature_count,
+        likeness: 1.0,
+    }
 }
 
 /// Largest batch whose keys FlashAttention-3 divides by its scheduling kernel (`prepare_varlen_num_blocks`).
@@ -256,6 +270,7 @@ fn grouped_shape(operator: &Operator, tokens: u32, experts: &Experts, load: &Exp
         coordinates: [ln(m), load.exponent, 0.0],
         features,
         feature_count,
+        likeness: 1.0,
     }
 }
 
@@ -296,5 +311,6 @@ fn latent_shape(
         coordinates: [ln_batch, ln_length, 0.0],
         features,
         feature_count,
+        likeness: 1.0,
     }
 }

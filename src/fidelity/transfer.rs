@@ -13,7 +13,7 @@ use super::family::Family;
 use super::import::Measurements;
 use super::operator::Operator;
 use super::predictor::CostModel;
-use super::roofline::benchmark_ns;
+use super::roofline::{benchmark_ns, roofline_ns};
 use super::train::usable_rows;
 use crate::diag::Diagnostic;
 
@@ -86,9 +86,13 @@ impl TransferCheck {
         let rows = usable_rows(&measurements.rows, model.gpu(), &mut dropped);
         let mut parts: BTreeMap<(Family, u8, u8, String), Part> = BTreeMap::new();
         for row in &rows {
-            let estimate = model.benchmark(&row.operator);
+            let (estimate, bound_ns) = if measurements.in_engine {
+                (model.predict(&row.operator), roofline_ns(&row.operator, model.gpu()))
+            } else {
+                (model.benchmark(&row.operator), benchmark_ns(&row.operator, model.gpu()))
+            };
             let error = |time_ns: f64| (time_ns / row.latency_ns - 1.0) * 100.0;
-            let roofline = error(benchmark_ns(&row.operator, model.gpu()));
+            let roofline = error(bound_ns);
             let (range, text) = size_range(&row.operator);
             let keys = [(0, 0, String::new()), (1, 0, reported_group(&row.operator)), (2, range, text)];
             for (order, range, name) in keys {

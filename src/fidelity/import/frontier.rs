@@ -49,6 +49,7 @@ pub fn import(folder: &Path, engine: &str) -> Result<Measurements, Diagnostic> {
         return Err(tables::nothing_usable(folder, dropped, help));
     }
     Ok(Measurements {
+        in_engine: false,
         rows,
         dropped: dropped.finish(),
         launch_overheads,

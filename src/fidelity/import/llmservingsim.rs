@@ -80,25 +80,42 @@ struct Table {
     file: &'static str,
     columns: &'static [&'static str],
     time: &'static str,
+    /// Runs that the time sums up.
+    runs: f64,
     convert: fn(&Shard, &Record<'_>) -> Result<Operator, String>,
 }
 
 const TABLES: &[Table] = &[
-    Table { file: "dense.csv", columns: &["layer", "tokens"], time: "time_us", convert: Shard::dense },
-    Table { file: "per_sequence.csv", columns: &["layer", "sequences"], time: "time_us", convert: Shard::head },
+    Table { file: "dense.csv", columns: &["layer", "tokens"], time: "time_us", runs: 1.0, convert: Shard::dense },
+    Table {
+        file: "per_sequence.csv",
+        columns: &["layer", "sequences"],
+        time: "time_us",
+        runs: 1.0,
+        convert: Shard::head,
+    },
     Table {
         file: "attention.csv",
         columns: &["prefill_chunk", "kv_prefill", "n_decode", "kv_decode"],
         time: "time_us",
+        runs: 1.0,
         convert: Shard::attention,
     },
     Table {
         file: "skew.csv",
         columns: &["regime", "n", "nb", "kvs", "kv_big", "kv_mean"],
         time: "t_skew_us",
+        // At equal lengths its times are three times those of `attention.csv`: the three runs of a measurement.
+        runs: 3.0,
         convert: Shard::skewed_decode,
     },
-    Table { file: "moe.csv", columns: &["tokens", "activated_experts"], time: "time_us", convert: Shard::grouped },
+    Table {
+        file: "moe.csv",
+        columns: &["tokens", "activated_experts"],
+        time: "time_us",
+        runs: 1.0,
+        convert: Shard::grouped,
+    },
 ];
 
 /// Reads the tables of `engine` below a folder.
@@ -125,6 +142,7 @@ pub fn import(folder: &Path, engine: &str) -> Result<Measurements, Diagnostic> {
     Ok(Measurements {
         rows,
         dropped: dropped.finish(),
+        in_engine: true,
         source: format!("LLMServingSim operator tables, {engine} (github.com/casys-kaist/LLMServingSim)"),
         licence: "MIT".to_owned(),
         attribution: "Copyright (c) 2024, CASYS Lab at KAIST".to_owned(),
@@ -198,7 +216,8 @@ fn read_table(
         let time = record.number(table.time).ok().filter(|time| *time > 0.0);
         let converted = match time {
             Some(time) => {
-                (table.convert)(shard, &record).map(|operator| Measurement { operator, latency_ns: time * 1e3 })
+                let latency_ns = time * 1e3 / table.runs;
+                (table.convert)(shard, &record).map(|operator| Measurement { operator, latency_ns })
             }
             None => Err("the time is not positive".to_owned()),
         };

@@ -47,6 +47,8 @@ pub struct Measurements {
     pub dropped: Vec<DroppedRows>,
     /// Launch overheads, where the source timed the same shapes with and without them.
     pub launch_overheads: Vec<LaunchOverhead>,
+    /// Timed inside an engine, where caches come from memory; otherwise by running one kernel again and again.
+    pub in_engine: bool,
     /// Where the measurements were published.
     pub source: String,
     /// Their licence.

@@ -15,8 +15,6 @@ const SHORTEST_LAUNCH_NS: f64 = 15_000.0;
 const SMALL_TOKENS: u32 = 16;
 /// The fastest products take the launch alone as long as they are within this factor of the small ones.
 const FLAT: f64 = 1.5;
-/// A product takes at least this many times the launch if its time is that of its kernels.
-const CLEAR: f64 = 1.25;
 /// Share of the products with one number of rows that counts as the fastest.
 const FASTEST: f64 = 0.1;
 /// A time this many times the one of larger products with the same weights is a spike.
@@ -27,24 +25,14 @@ const LARGER: usize = 3;
 /// Weights of a product: formats and shape.
 type Weights = (NumberFormat, NumberFormat, u32, u32);
 
-/// The rows that can be trusted. Of a launch-bound format those are left out that take about as long as the launch, and
-/// those that even in bf16 take less. Tables of other operators are returned as they are.
+/// The rows that can be trusted. A launch-bound format goes as a whole: nobody knows how much of a launch is left in its large
+/// products. Tables of other operators are returned as they are.
 pub(super) fn without_suspects(rows: Vec<Measurement>, dropped: &mut Dropped) -> Vec<Measurement> {
     let floors = launch_floors(&rows);
     let limits = spike_limits(&rows);
-    let bf16: BTreeMap<(u32, u32, u32), f64> = rows
-        .iter()
-        .filter_map(|row| Some((product(row)?, row.latency_ns)))
-        .filter(|((_, (weights, activations, ..)), _)| [*weights, *activations] == [NumberFormat::Bf16; 2])
-        .map(|((tokens, (_, _, n, k)), time)| ((n, k, tokens), time))
-        .collect();
     let reason = |row: &Measurement| {
         let (tokens, (weights, activations, n, k)) = product(row)?;
-        let hidden = |floor: f64| {
-            let in_bf16 = bf16.get(&(n, k, tokens)).copied().unwrap_or(f64::INFINITY);
-            row.latency_ns < CLEAR * floor || in_bf16 < floor
-        };
-        if let Some(floor) = floors.get(&(weights, activations)).filter(|floor| hidden(**floor)) {
+        if let Some(floor) = floors.get(&(weights, activations)) {
             let (weights, floor) = (weights.name(), floor / 1e3);
             return Some(format!(
                 "launch-bound products in {weights}: no faster than {floor:.0} us whatever their size"
