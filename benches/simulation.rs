@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use servescape::catalog::{Catalog, HostOverhead, Model, NumberFormat, Precision};
+use servescape::catalog::{Catalog, HostOverhead, Model, NumberFormat, Precision, SchedulingRules};
 use servescape::fidelity::{BatchShape, CostModel, CostProvenance, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::router;
 use servescape::scheduler::scheduler;
@@ -23,6 +23,7 @@ const LIMITS: EngineLimits = EngineLimits {
     gpu_memory_utilization: 0.9,
     cuda_graph: true,
     chunked_prefill: true,
+    prefix_caching: false,
 };
 
 const STEP_LIMITS: StepLimits = StepLimits { max_num_seqs: 256, max_num_batched_tokens: 8192, max_model_len: 16_384 };
@@ -68,7 +69,7 @@ fn stream(requests: u64, per_second: u64, unequal: bool) -> RequestStream {
             output_tokens: 400 + spread(i, 200),
         })
         .collect();
-    RequestStream { requests, clients: None, warmup: 0 }
+    RequestStream::open(requests)
 }
 
 fn run(arena: &mut Arena, cost: &StepCost, stream: &RequestStream, advance: Advance) -> Outcome {
@@ -78,6 +79,7 @@ fn run(arena: &mut Arena, cost: &StepCost, stream: &RequestStream, advance: Adva
         cost,
         kv_blocks: 20_000,
         limits: &LIMITS,
+        rules: SchedulingRules::default(),
         scheduler: scheduler("vllm-v1").expect("registered"),
         router: router("least_outstanding").expect("registered"),
         request_latency: Ticks::ZERO,

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::host::HostOverhead;
+use super::scheduling::{ExpectedOutput, GraphCapture, SchedulingRules};
 use super::toml_file::{self, Checks, Provenance};
 use crate::diag::{Diagnostics, Source};
 
@@ -22,6 +23,12 @@ pub struct EngineProfile {
     pub memory: EngineMemory,
     /// Time that the host adds to the GPU's.
     pub host: HostOverhead,
+    /// Scheduler policy of this engine, by its name.
+    pub scheduler: String,
+    /// Settings of that policy.
+    pub rules: SchedulingRules,
+    /// Captured CUDA graphs.
+    pub graphs: GraphCapture,
 }
 
 /// Constants of the memory model of one engine version; see [`crate::memory`] for how each enters.
@@ -75,6 +82,48 @@ struct EngineFile {
     version: String,
     memory: MemoryTable,
     host: HostTable,
+    scheduling: SchedulingTable,
+    graphs: GraphTable,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SchedulingTable {
+    source: Spanned<Provenance>,
+    policy: String,
+    #[serde(default)]
+    long_prefill_token_threshold: u32,
+    #[serde(default)]
+    reserve_full_prompt: bool,
+    expected_output: Option<ExpectedOutputTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectedOutputTable {
+    initial_share: Spanned<f64>,
+    least_share: Spanned<f64>,
+    decay_steps: Spanned<u32>,
+    longest_tokens: Spanned<u32>,
+    steps_after_preemption: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GraphTable {
+    source: Spanned<Provenance>,
+    sizes: Spanned<Vec<SizeRange>>,
+    tokens_per_sequence: u32,
+    decode_only: bool,
+}
+
+/// The sizes `from`, `from + step`, ... up to `to`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SizeRange {
+    from: u32,
+    to: u32,
+    step: u32,
 }
 
 #[derive(Deserialize)]
@@ -112,6 +161,32 @@ struct CollectiveTable {
     bytes: u64,
 }
 
+fn scheduling_rules(table: &SchedulingTable, checks: &mut Checks<'_>) -> SchedulingRules {
+    checks.sourced("scheduling", &table.source);
+    let expected_output = table.expected_output.as_ref().map_or_else(ExpectedOutput::default, |table| ExpectedOutput {
+        initial_share: checks.not_negative("initial_share", &table.initial_share),
+        least_share: checks.not_negative("least_share", &table.least_share),
+        decay_steps: checks.count("decay_steps", &table.decay_steps),
+        longest_tokens: checks.count("longest_tokens", &table.longest_tokens),
+        steps_after_preemption: table.steps_after_preemption,
+    });
+    SchedulingRules {
+        long_prefill_token_threshold: table.long_prefill_token_threshold,
+        reserve_full_prompt: table.reserve_full_prompt,
+        expected_output,
+    }
+}
+
+fn graph_capture(table: &GraphTable, checks: &mut Checks<'_>) -> GraphCapture {
+    checks.sourced("graphs", &table.source);
+    let ranges = table.sizes.get_ref().iter().filter(|range| range.step > 0);
+    let sizes: Vec<u32> = ranges.flat_map(|range| (range.from..=range.to).step_by(range.step as usize)).collect();
+    if sizes.first().is_none_or(|size| *size == 0) || sizes.windows(2).any(|pair| pair[1] <= pair[0]) {
+        checks.problem("`sizes` must list sizes above zero that ascend".to_owned(), table.sizes.span());
+    }
+    GraphCapture { sizes, tokens_per_sequence: table.tokens_per_sequence, decode_only: table.decode_only }
+}
+
 /// Reads the engine that `source` describes and calls it `name`.
 ///
 /// # Errors
@@ -128,7 +203,12 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, D
             checks.problem("group sizes of `collective` must ascend".to_owned(), pair[1].gpus.span());
         }
     }
+    let rules = scheduling_rules(&file.scheduling, &mut checks);
+    let graphs = graph_capture(&file.graphs, &mut checks);
     let profile = EngineProfile {
+        scheduler: file.scheduling.policy,
+        rules,
+        graphs,
         name: name.to_owned(),
         engine: file.engine,
         version: file.version,
@@ -191,7 +271,10 @@ mod tests {
                     graph_bytes_per_layer = 1\ncontext_bytes = 1\n\
                     collective = [{ gpus = 4, bytes = 1 }, { gpus = 2, bytes = 1 }]\n\
                     [host]\nsource = \"test\"\nstep_us = 0.0\nper_sequence_us = 0.0\nasynchronous = false\nexposed_us = 0.0\n\
-                    eager_layer_launch_us = 0.0\ncompiled_layer_launch_us = 0.0\nrequest_us = 0.0\nresponse_us = 0.0\n";
+                    eager_layer_launch_us = 0.0\ncompiled_layer_launch_us = 0.0\nrequest_us = 0.0\nresponse_us = 0.0\n\
+                    [scheduling]\nsource = \"test\"\npolicy = \"vllm-v1\"\n\
+                    [graphs]\nsource = \"test\"\nsizes = [{ from = 1, to = 4, step = 1 }]\ntokens_per_sequence = 2\n\
+                    decode_only = false\n";
         let source = Arc::new(Source { name: "engine.toml".to_owned(), text: text.to_owned() });
         let error = parse("test", &source).unwrap_err();
         assert_eq!(error.0.len(), 1);

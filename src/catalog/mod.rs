@@ -7,6 +7,7 @@ pub mod host;
 pub mod model;
 pub mod parameters;
 pub mod precision;
+pub mod scheduling;
 #[cfg(test)]
 mod tests;
 mod toml_file;
@@ -22,6 +23,7 @@ pub use host::HostOverhead;
 pub use model::{Attention, Ffn, Layer, Model, Quantized};
 pub use parameters::{LayerParameters, Projection, Split};
 pub use precision::{NumberFormat, Precision};
+pub use scheduling::{ExpectedOutput, GraphCapture, SchedulingRules};
 
 /// Environment variable that names the catalogue's folder.
 pub const CATALOG_VARIABLE: &str = "SERVESCAPE_CATALOG";

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, Gpu, Model};
-use crate::diag::Diagnostics;
-use crate::scheduler::SCHEDULERS;
+use crate::diag::{Diagnostic, Diagnostics, suggestion};
 use crate::scheduler::router::ROUTERS;
+use crate::scheduler::{SCHEDULERS, scheduler};
 use crate::spec::{Lookup, Trace};
 use crate::workload::trace;
 
@@ -21,6 +21,15 @@ impl Lookup for Catalog {
 
     fn engines(&self) -> Vec<String> {
         self.engine_names()
+    }
+
+    fn scheduler_of(&self, engine: &str) -> Result<&'static str, Diagnostics> {
+        let name = self.engine(engine)?.scheduler;
+        scheduler(&name).map(|scheduler| scheduler.name()).ok_or_else(|| {
+            let mut diagnostic = Diagnostic::new(format!("engine `{engine}` names the unknown scheduler `{name}`"));
+            diagnostic.help = suggestion(&name, &self.schedulers());
+            diagnostic.into()
+        })
     }
 
     fn schedulers(&self) -> Vec<&'static str> {

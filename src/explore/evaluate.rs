@@ -83,7 +83,7 @@ impl Evaluator<'_> {
     ) -> Outcome {
         let pool = &candidate.pools[0];
         let parallelism = pool.parallelism;
-        let host = self.engines[&*pool.engine_profile].host;
+        let engine = &self.engines[&*pool.engine_profile];
         // Experts tie the data-parallel ranks of a replica together; on dense models each rank is a replica of its own.
         let (replicas, ranks) = match parallelism.dp_attention {
             ranks if self.sweep.model.has_experts() => (pool.replicas, ranks),
@@ -95,10 +95,11 @@ impl Evaluator<'_> {
             cost: self.shared.cost(pool).expect("the plan covers the candidate"),
             kv_blocks: usable_blocks(kv_blocks),
             limits: &pool.engine,
+            rules: engine.rules,
             scheduler: scheduler(pool.engine.scheduler).expect("the sweep names a known scheduler"),
             router: router(candidate.router).expect("the sweep names a known router"),
-            request_latency: Ticks::from_ns(host.request_us * 1e3),
-            response_latency: Ticks::from_ns(host.response_us * 1e3),
+            request_latency: Ticks::from_ns(engine.host.request_us * 1e3),
+            response_latency: Ticks::from_ns(engine.host.response_us * 1e3),
             seed: self.sweep.seed,
         };
         let stream = self.shared.stream(candidate);

@@ -135,9 +135,10 @@ fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, mo
         graph: pool.engine.cuda_graph,
         gpus_per_node: pool.gpu.gpus_per_node,
     };
-    let host = &engines[&*pool.engine_profile].host;
+    let engine = &engines[&*pool.engine_profile];
     Compiled {
-        cost: StepCost::compile(&sharding, limits, host, &|operator| model.predict(operator).time_ns),
+        cost: StepCost::compile(&sharding, limits, &engine.host, &|operator| model.predict(operator).time_ns)
+            .with_graphs(engine.graphs.clone()),
         provenance: CostProvenance::compile(&sharding, limits, &|operator| model.predict(operator)),
     }
 }

@@ -1,6 +1,6 @@
 //! Duration of an engine step: compiled once per hardware key, looked up for every batch.
 
-use crate::catalog::{HostOverhead, Layer};
+use crate::catalog::{GraphCapture, HostOverhead, Layer};
 use crate::memory::stage_layers;
 use crate::units::Ticks;
 
@@ -131,6 +131,8 @@ pub struct StepCost {
     host: HostTicks,
     /// Batches replay captured graphs where they are small enough.
     graph: bool,
+    /// Which; those of vLLM V1 by default.
+    captured: Option<GraphCapture>,
 }
 
 /// Host time of one engine step, in ticks.
@@ -276,6 +278,7 @@ impl StepCost {
                 asynchronous: host.asynchronous,
             },
             graph: sharding.graph,
+            captured: None,
         }
     }
 
@@ -307,6 +310,24 @@ impl StepCost {
             transfers: vec![zero(); stage_ticks.len() - 1],
             host: HostTicks::default(),
             graph: false,
+            captured: None,
+        }
+    }
+
+    /// The same costs, where batches replay these graphs.
+    #[must_use]
+    pub fn with_graphs(self, captured: GraphCapture) -> Self {
+        Self { captured: Some(captured), ..self }
+    }
+
+    /// Size of the graph that a step replays; `None` if it runs kernel by kernel.
+    fn graph_size(&self, batches: &[BatchShape], max_num_seqs: u32) -> Option<u32> {
+        let largest = batches.iter().map(BatchShape::tokens).max().unwrap_or(0);
+        match &self.captured {
+            _ if !self.graph => None,
+            None => (largest <= graph_limit(max_num_seqs)).then(|| padded_tokens(largest)),
+            Some(graphs) if graphs.decode_only && batches.iter().any(|batch| !batch.chunks.is_empty()) => None,
+            Some(graphs) => graphs.size_of(largest, max_num_seqs),
         }
     }
 
@@ -336,8 +357,7 @@ impl StepCost {
     #[must_use]
     pub fn stage_line(&self, stage: usize, batches: &[BatchShape], max_num_seqs: u32) -> StepLine {
         let stage = &self.stages[stage];
-        let largest = batches.iter().map(BatchShape::tokens).max().unwrap_or(0);
-        let graph = self.graph && largest <= graph_limit(max_num_seqs);
+        let graph = self.graph_size(batches, max_num_seqs);
         let slowest = batches
             .iter()
             .map(|batch| self.rank_line(stage, batch, graph))
@@ -345,13 +365,13 @@ impl StepCost {
             .unwrap_or(StepLine::constant(0));
         // In a graph every rank is padded to the size of the largest.
         let shared_tokens = match graph {
-            true => batches.len() as u32 * padded_tokens(largest),
-            false => batches.iter().map(BatchShape::tokens).sum(),
+            Some(size) => batches.len() as u32 * size,
+            None => batches.iter().map(BatchShape::tokens).sum(),
         };
         let sampled = batches.iter().map(BatchShape::sampled).max().unwrap_or(0);
         let head = stage.head.as_ref().map_or(0, |head| head.ticks(sampled));
         let line = slowest.plus(stage.layers.shared_tokens.ticks(shared_tokens) + head);
-        if graph { line } else { line.max(StepLine::constant(stage.launch)) }
+        if graph.is_some() { line } else { line.max(StepLine::constant(stage.launch)) }
     }
 
     /// What the host adds to one step of a pipeline. It is one resource of the replica, whatever the number of stages.
@@ -373,8 +393,8 @@ impl StepCost {
         self.host.step + self.host.per_sequence * u64::from(sequences)
     }
 
-    fn rank_line(&self, stage: &StageCost, batch: &BatchShape, graph: bool) -> StepLine {
-        let tokens = if graph { padded_tokens(batch.tokens()) } else { batch.tokens() };
+    fn rank_line(&self, stage: &StageCost, batch: &BatchShape, graph: Option<u32>) -> StepLine {
+        let tokens = graph.unwrap_or_else(|| batch.tokens());
         let mut ticks = stage.layers.rank_tokens.ticks(tokens);
         // All chunks run in one variable-length kernel: its launch floor counts once.
         let floor = stage.layers.prefill.ticks(1, 0);

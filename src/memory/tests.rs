@@ -21,6 +21,7 @@ fn limits(max_num_seqs: u32, max_num_batched_tokens: u32, max_model_len: u32) ->
         gpu_memory_utilization: 0.9,
         cuda_graph: true,
         chunked_prefill: true,
+        prefix_caching: false,
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) fn candidate(index: u64) -> Candidate {
                 gpu_memory_utilization: 0.9,
                 cuda_graph: true,
                 chunked_prefill: true,
+                prefix_caching: false,
             },
         }],
         router: "round-robin",

@@ -11,11 +11,12 @@ use super::derived;
 use crate::catalog::NumberFormat;
 use crate::diag::{Diagnostic, nearest};
 use crate::fidelity::EstimateSource::{Extrapolated, Interpolated, Measured, Roofline, Transferred};
+use crate::sim::Outcome;
 use crate::space::{Pool, Role};
 
 /// Version of the column table and of the run folder's layout. Raised when a column is added or changes its meaning, so
 /// that a run does not get parts of two kinds.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// Roles that have their own block of configuration columns.
 const ROLES: &[Role] = &[Role::Colocated];
@@ -64,6 +65,7 @@ const POOL: &[Column] = &[
     Column::pool("gpu_memory_utilization", Kind::F64, "share of GPU memory that the engine may use", |pool| Value::F64(pool.engine.gpu_memory_utilization)),
     Column::pool("cuda_graph", Kind::Bool, "decode replays captured CUDA graphs", |pool| Value::Bool(pool.engine.cuda_graph)),
     Column::pool("chunked_prefill", Kind::Bool, "a long prompt may be split over iterations", |pool| Value::Bool(pool.engine.chunked_prefill)),
+    Column::pool("prefix_caching", Kind::Bool, "KV blocks of earlier requests are found again", |pool| Value::Bool(pool.engine.prefix_caching)),
 ];
 
 /// Columns of the outcome, null in a row without one.
@@ -107,6 +109,7 @@ const METRICS: &[Column] = &[
     Column::ratio("kv_peak_share", "highest share of KV blocks in use in any engine", |o| o.kv_peak_share),
     Column::ratio("kv_mean_share", "mean share of KV blocks in use over the iterations of all engines", |o| o.kv_mean_share),
     Column::count("preemptions", "preemptions by recompute", |o| o.preemptions).better(DOWN),
+    Column::ratio("prefix_hit_ratio", "share of the prompt tokens found in a prefix cache at first admission", prefix_hit_ratio).better(UP),
     Column::ratio("busy_share", "share of the time in which a replica's first stage works, warm-up included", |o| o.busy_share),
     Column::count("peak_waiting", "most requests waiting at one moment in one engine", |o| o.peak_waiting).better(DOWN),
     Column::derived("request_throughput", "completed requests per second of makespan", derived::request_throughput).unit("requests/s").better(UP),
@@ -128,6 +131,10 @@ const METRICS: &[Column] = &[
     Column::provenance("tpot_uncertainty", "relative standard deviation of the mean TPOT by the errors of the operator predictors", |p| p.tpot_uncertainty).better(DOWN),
     Column::provenance("ttft_uncertainty", "the same of the service time within TTFT; queueing amplifies it", |p| p.ttft_uncertainty).better(DOWN),
 ];
+
+fn prefix_hit_ratio(outcome: &Outcome) -> f64 {
+    outcome.prefix_hit_tokens as f64 / outcome.prompt_tokens.max(1) as f64
+}
 
 fn integer(value: u32) -> Value<'static> {
     Value::U64(u64::from(value))

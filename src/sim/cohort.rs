@@ -179,7 +179,7 @@ mod tests {
     use crate::workload::Request;
 
     fn request() -> RequestState {
-        RequestState::new(&Request { arrival: Ticks::ZERO, prompt_tokens: 1, output_tokens: 1 }, true)
+        RequestState::new(&Request { arrival: Ticks::ZERO, prompt_tokens: 1, output_tokens: 1 }, None, 16, true)
     }
 
     #[test]

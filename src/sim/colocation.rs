@@ -1,20 +1,22 @@
 //! The event loop of a co-located deployment.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
+use crate::catalog::SchedulingRules;
 use crate::fidelity::{StepCost, StepMix};
 use crate::scheduler::Scheduler;
 use crate::scheduler::router::{Router, RouterView};
 use crate::space::EngineLimits;
 use crate::units::Ticks;
-use crate::workload::RequestStream;
+use crate::workload::{Request, RequestStream};
 
 use super::engine::EngineState;
 use super::observer::Observer;
-use super::outcome::{Finished, Outcome, RequestBounds};
+use super::outcome::{Finished, Outcome, RequestBounds, RequestTiming};
 use super::queue::SlotQueue;
 use super::replica::{Advance, Records, Replica, ReplicaContext};
-use super::request::RequestState;
+use super::request::{NONE, RequestState};
 
 /// A co-located deployment as the simulator sees it.
 #[derive(Clone, Copy)]
@@ -29,6 +31,8 @@ pub struct Deployment<'a> {
     pub kv_blocks: u64,
     /// Engine limits.
     pub limits: &'a EngineLimits,
+    /// Settings of the engine version's scheduler.
+    pub rules: SchedulingRules,
     /// Scheduler policy.
     pub scheduler: &'a dyn Scheduler,
     /// Router policy.
@@ -50,6 +54,10 @@ pub struct Arena {
     outstanding: Vec<u32>,
     /// Arrivals at the engines of a closed loop that are scheduled and not delivered yet, in order.
     reissued: VecDeque<Ticks>,
+    /// By request, the turn that follows it; empty without turns.
+    followers: Vec<u32>,
+    /// Later turns that are due at an engine and not delivered yet.
+    due_turns: BinaryHeap<Reverse<(Ticks, u32)>>,
     completed: Vec<u32>,
     /// Replicas whose next step may have changed.
     touched: Vec<usize>,
@@ -63,6 +71,17 @@ impl Arena {
     #[must_use]
     pub fn step_mix(&self) -> &StepMix {
         &self.records.mix
+    }
+
+    /// The requests of the last simulation, in the order of its stream.
+    pub fn timings(&self) -> impl ExactSizeIterator<Item = RequestTiming> {
+        self.requests.iter().map(|request| RequestTiming {
+            arrival: request.arrival,
+            first_scheduled: request.first_scheduled,
+            first_token: request.first_token,
+            completed: request.completed,
+            prefix_hit_tokens: request.prefix_hit_tokens,
+        })
     }
 }
 
@@ -78,8 +97,7 @@ pub fn simulate(
     advance: Advance,
     observer: &mut impl Observer,
 ) -> Outcome {
-    let longest =
-        stream.requests.iter().map(|request| request.prompt_tokens.saturating_add(request.output_tokens)).max();
+    let longest = stream.requests.iter().map(Request::tokens).max();
     let needed = u64::from(longest.unwrap_or(0).div_ceil(deployment.limits.block_size));
     // A request that can never be finished would be preempted and recomputed for ever.
     assert!(
@@ -116,6 +134,8 @@ struct Simulation<'a> {
     lanes: usize,
     /// Requests delivered to an engine so far.
     delivered: usize,
+    /// Next first turn that is not delivered yet.
+    next_start: usize,
 }
 
 impl<'a> Simulation<'a> {
@@ -123,13 +143,31 @@ impl<'a> Simulation<'a> {
         let lanes = deployment.cost.stages();
         let (replicas, ranks) = (deployment.replicas as usize, deployment.ranks as usize);
         arena.requests.clear();
-        let measured = |index| index >= stream.warmup;
-        let states =
-            stream.requests.iter().enumerate().map(|(index, request)| RequestState::new(request, measured(index)));
+        let block_size = deployment.limits.block_size;
+        let states = stream.requests.iter().enumerate().map(|(index, request)| {
+            RequestState::new(request, stream.prefix(index), block_size, index >= stream.warmup)
+        });
         arena.requests.extend(states);
+        arena.followers.clear();
+        if stream.has_turns() {
+            arena.followers.resize(stream.requests.len(), NONE);
+            for index in 0..stream.requests.len() {
+                if let Some(turn) = stream.turn(index) {
+                    arena.followers[turn.follows as usize] = index as u32;
+                }
+            }
+        }
+        arena.due_turns.clear();
         arena.replicas.resize_with(replicas.max(arena.replicas.len()), Replica::default);
         for replica in &mut arena.replicas[..replicas] {
-            replica.reset(ranks, lanes, deployment.kv_blocks, deployment.limits.block_size);
+            replica.reset(
+                ranks,
+                lanes,
+                deployment.kv_blocks,
+                deployment.limits,
+                &deployment.rules,
+                stream.requests.len(),
+            );
         }
         arena.queue.reset(replicas * lanes);
         arena.outstanding.clear();
@@ -145,10 +183,11 @@ impl<'a> Simulation<'a> {
         let context = ReplicaContext {
             cost: deployment.cost,
             limits: deployment.limits,
+            rules: &deployment.rules,
             scheduler: deployment.scheduler,
             advance,
         };
-        Self { arena, deployment, stream, context, lanes, delivered: 0 }
+        Self { arena, deployment, stream, context, lanes, delivered: 0, next_start: 0 }
     }
 
     fn run(&mut self, observer: &mut impl Observer) {
@@ -180,28 +219,49 @@ impl<'a> Simulation<'a> {
 
     /// When the next request reaches an engine.
     fn next_arrival(&self) -> Ticks {
-        match self.stream.clients {
-            _ if self.delivered == self.stream.requests.len() => Ticks::NEVER,
-            Some(_) => self.arena.reissued.front().copied().unwrap_or(Ticks::NEVER),
-            None => self.stream.requests[self.delivered].arrival + self.deployment.request_latency,
+        self.next_first_turn().min(self.next_later_turn())
+    }
+
+    fn next_first_turn(&self) -> Ticks {
+        match (self.stream.requests.get(self.next_start), self.stream.clients) {
+            (None, _) => Ticks::NEVER,
+            (_, Some(_)) => self.arena.reissued.front().copied().unwrap_or(Ticks::NEVER),
+            (Some(request), None) => request.arrival + self.deployment.request_latency,
         }
     }
 
-    fn deliver(&mut self, now: Ticks) {
-        let index = self.delivered as u32;
-        self.delivered += 1;
-        if self.stream.clients.is_some() {
-            self.arena.reissued.pop_front();
-            self.arena.requests[index as usize].arrival = now - self.deployment.request_latency;
+    fn next_later_turn(&self) -> Ticks {
+        self.arena.due_turns.peek().map_or(Ticks::NEVER, |Reverse((due, _))| *due)
+    }
+
+    /// Takes the request that reaches an engine now; first turns come before later ones.
+    fn take_arrival(&mut self) -> u32 {
+        if self.next_first_turn() > self.next_later_turn()
+            && let Some(Reverse((_, index))) = self.arena.due_turns.pop()
+        {
+            return index;
         }
-        let view =
-            RouterView { sequence: u64::from(index), outstanding: &self.arena.outstanding, seed: self.deployment.seed };
+        let index = self.next_start;
+        self.arena.reissued.pop_front();
+        self.next_start += 1;
+        while self.stream.turn(self.next_start).is_some() {
+            self.next_start += 1;
+        }
+        index as u32
+    }
+
+    fn deliver(&mut self, now: Ticks) {
+        let index = self.take_arrival();
+        let sequence = self.delivered as u64;
+        self.delivered += 1;
+        self.arena.requests[index as usize].arrival = now - self.deployment.request_latency;
+        let view = RouterView { sequence, outstanding: &self.arena.outstanding, seed: self.deployment.seed };
         let target = self.deployment.router.route(view);
         self.arena.outstanding[target] += 1;
         self.arena.requests[index as usize].engine = target as u32;
         let ranks = self.deployment.ranks as usize;
         let (replica, rank) = (target / ranks, target % ranks);
-        let may_change_the_next_step = self.arena.replicas[replica].engines[rank].enqueue(index);
+        let may_change_the_next_step = self.arena.replicas[replica].engines[rank].enqueue(index, self.context.rules);
         if !may_change_the_next_step {
             return;
         }
@@ -224,9 +284,17 @@ impl<'a> Simulation<'a> {
             observer.completed(index, now);
             let engine = self.arena.requests[index as usize].engine;
             self.arena.outstanding[engine as usize] -= 1;
-            if self.stream.clients.is_some() {
-                let latency = self.deployment.response_latency + self.deployment.request_latency;
-                self.arena.reissued.push_back(now + latency);
+            let answered = now + self.deployment.response_latency;
+            match self.arena.followers.get(index as usize) {
+                Some(&follower) if follower != NONE => {
+                    let think = self.stream.turn(follower as usize).map_or(Ticks::ZERO, |turn| turn.think);
+                    let asked = self.stream.requests[follower as usize].arrival.max(answered + think);
+                    self.arena.due_turns.push(Reverse((asked + self.deployment.request_latency, follower)));
+                }
+                _ if self.stream.clients.is_some() => {
+                    self.arena.reissued.push_back(answered + self.deployment.request_latency);
+                }
+                _ => {}
             }
         }
         self.arena.completed.clear();

@@ -75,6 +75,61 @@ impl GapHistogram {
     }
 }
 
+/// When the decoding sequences of a lane had their last token: all at the same time, unless steps without decoding let some
+/// wait while others join. Only measured sequences count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TokenTimes {
+    /// Time and number of sequences, by time.
+    groups: Vec<(Ticks, u32)>,
+    last_decode: Ticks,
+}
+
+impl TokenTimes {
+    pub(crate) fn reset(&mut self) {
+        self.groups.clear();
+        self.last_decode = Ticks::ZERO;
+    }
+
+    /// End of the last step in which the lane decoded.
+    pub(crate) fn last_decode(&self) -> Ticks {
+        self.last_decode
+    }
+
+    /// So many sequences had a token at `time`, the latest so far.
+    pub(crate) fn join(&mut self, time: Ticks, sequences: u32) {
+        match self.groups.last_mut() {
+            Some((last, count)) if *last == time => *count += sequences,
+            _ => self.groups.push((time, sequences)),
+        }
+    }
+
+    /// A sequence whose last token was at `time` does not decode any more.
+    pub(crate) fn leave(&mut self, time: Ticks) {
+        if let Some((_, count)) = self.groups.iter_mut().find(|(group, _)| *group == time) {
+            *count -= 1;
+        }
+    }
+
+    /// All sequences had their last token at `time`.
+    pub(crate) fn are_all(&self, time: Ticks) -> bool {
+        matches!(self.groups[..], [(only, _)] if only == time)
+    }
+
+    /// Every sequence has its next token at `time`: their gaps.
+    pub(crate) fn decoded(&mut self, time: Ticks, gaps: &mut GapHistogram) {
+        for &(last, sequences) in &self.groups {
+            gaps.add(time.saturating_since(last).0, 0, 1, u64::from(sequences));
+        }
+    }
+
+    /// The sequences that are left all had their last token at `time`.
+    pub(crate) fn all_at(&mut self, time: Ticks, sequences: u32) {
+        self.groups.clear();
+        self.groups.push((time, sequences));
+        self.last_decode = time;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -9,11 +9,12 @@ pub mod outcome;
 mod cohort;
 mod engine;
 mod gaps;
+mod prefix_cache;
 mod queue;
 mod replica;
 mod request;
 
 pub use colocation::{Arena, Deployment, simulate};
 pub use observer::{Observer, StepRecord};
-pub use outcome::{Outcome, RequestBounds};
+pub use outcome::{Outcome, RequestBounds, RequestTiming};
 pub use replica::Advance;

@@ -66,10 +66,28 @@ pub struct Outcome {
     pub kv_mean_share: f64,
     /// Preemptions by recompute.
     pub preemptions: u64,
+    /// Prompt tokens that were found in a prefix cache when their request was first admitted.
+    pub prefix_hit_tokens: u64,
     /// Share of the time from first arrival to last completion (warm-up included) in which a replica's first pipeline stage works, averaged over replicas.
     pub busy_share: f64,
     /// Most requests waiting at one moment in one engine.
     pub peak_waiting: u64,
+}
+
+/// What became of one request, in the engine's clock: without the latencies between client and engine, except that
+/// `arrival` is the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestTiming {
+    /// When the client sent it.
+    pub arrival: Ticks,
+    /// Start of the first step that worked on it; [`Ticks::NEVER`] if none did.
+    pub first_scheduled: Ticks,
+    /// End of the step that gave its first token; [`Ticks::NEVER`] if none did.
+    pub first_token: Ticks,
+    /// End of the step that gave its last token; [`Ticks::NEVER`] if it did not complete.
+    pub completed: Ticks,
+    /// Prompt tokens that were found in the prefix cache.
+    pub prefix_hit_tokens: u32,
 }
 
 /// A simulation that has run to its end.
@@ -145,6 +163,7 @@ impl Outcome {
             self.iterations += counters.iterations;
             self.processed_tokens += counters.prompt_tokens + counters.decode_tokens;
             self.preemptions += counters.preemptions;
+            self.prefix_hit_tokens += counters.prefix_hit_tokens;
             self.peak_waiting = self.peak_waiting.max(counters.peak_waiting);
             self.kv_peak_share = self.kv_peak_share.max(counters.peak_blocks as f64 / blocks);
             kv_mean += counters.block_iterations as f64 / blocks;

@@ -4,8 +4,9 @@
 //! several steps as one event: until a member ends, a KV block is missing, the step cost bends, or an arrival cuts
 //! the run short.
 
+use crate::catalog::SchedulingRules;
 use crate::fidelity::{BatchShape, StepCost, StepLine, StepMix};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Horizon, Scheduler};
 use crate::space::EngineLimits;
 use crate::units::Ticks;
 
@@ -28,6 +29,7 @@ pub enum Advance {
 pub(crate) struct ReplicaContext<'a> {
     pub(crate) cost: &'a StepCost,
     pub(crate) limits: &'a EngineLimits,
+    pub(crate) rules: &'a SchedulingRules,
     pub(crate) scheduler: &'a dyn Scheduler,
     pub(crate) advance: Advance,
 }
@@ -56,8 +58,6 @@ pub(crate) struct Replica {
     /// `lanes x ranks` batches in flight.
     batches: Vec<BatchShape>,
     runs: Vec<Option<Run>>,
-    /// End of each lane's last step.
-    last_end: Vec<Ticks>,
     /// When each stage is free again.
     stage_free: Vec<Ticks>,
     /// When the host can schedule the next batch of a pipeline.
@@ -66,14 +66,20 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    pub(crate) fn reset(&mut self, ranks: usize, lanes: usize, blocks: u64, block_size: u32) {
+    pub(crate) fn reset(
+        &mut self,
+        ranks: usize,
+        lanes: usize,
+        blocks: u64,
+        limits: &EngineLimits,
+        rules: &SchedulingRules,
+        requests: usize,
+    ) {
         self.engines.resize_with(ranks, EngineState::default);
-        self.engines.iter_mut().for_each(|engine| engine.reset(lanes, blocks, block_size));
+        self.engines.iter_mut().for_each(|engine| engine.reset(lanes, blocks, limits, rules, requests));
         self.batches.resize_with(lanes * ranks, BatchShape::default);
         self.runs.clear();
         self.runs.resize(lanes, None);
-        self.last_end.clear();
-        self.last_end.resize(lanes, Ticks::ZERO);
         self.stage_free.clear();
         self.stage_free.resize(lanes, Ticks::ZERO);
         self.host_free = Ticks::ZERO;
@@ -95,23 +101,24 @@ impl Replica {
         let lanes_in_flight = self.lanes_in_flight();
         let ranks = self.engines.len();
         let batches = &mut self.batches[lane * ranks..(lane + 1) * ranks];
-        let mut preempted = false;
+        let mut one_step = false;
         for (engine, batch) in self.engines.iter_mut().zip(batches.iter_mut()) {
             batch.clear();
             let mut step = EngineStep {
                 engine,
                 requests,
                 limits: context.limits,
+                rules: context.rules,
                 lane,
                 lanes_in_flight,
                 now,
-                last_token: self.last_end[lane],
                 budget: context.limits.max_num_batched_tokens,
                 batch,
             };
             let preemptions = step.engine.counters.preemptions;
-            context.scheduler.schedule(&mut step);
-            preempted |= engine.counters.preemptions > preemptions;
+            let horizon = context.scheduler.schedule(&mut step);
+            // A preemption frees blocks, so that the next call may admit what this one did not.
+            one_step |= horizon == Horizon::OneStep || engine.counters.preemptions > preemptions;
             let used = engine.used_blocks();
             engine.counters.peak_blocks = engine.counters.peak_blocks.max(used);
         }
@@ -120,8 +127,7 @@ impl Replica {
         }
         let run = if self.stage_free.len() == 1 {
             let line = context.cost.line(&self.batches, context.limits.max_num_seqs);
-            // A preemption frees blocks, so that the next call may admit what this one did not.
-            let steps = if preempted { 1 } else { self.steps_until_change(line, context.advance) };
+            let steps = if one_step { 1 } else { self.steps_until_change(line, context.advance) };
             Run { start: now, line, steps, service: line }
         } else {
             self.pipeline(lane, now, context)
@@ -163,26 +169,34 @@ impl Replica {
         let batches = &self.batches[lane * ranks..(lane + 1) * ranks];
         observer.steps(&StepRecord { lane, start: run.start, end: now, steps: run.steps, batches });
         records.mix.add(batches, run.service, run.steps);
-        let gap = now.saturating_since(self.last_end[lane]);
         let pipelined = self.stage_free.len() > 1;
         if !pipelined {
             self.busy += run.line.total(run.steps);
         }
-        for engine in &mut self.engines {
-            let sequences = u64::from(engine.cohorts[lane].measured());
-            if pipelined {
-                records.gaps.add(gap.0, 0, 1, sequences);
-            } else {
-                records.gaps.add(run.line.first, run.line.growth, run.steps, sequences);
+        let first_end = if pipelined { now } else { run.start + run.line.total(1) };
+        for (engine, batch) in self.engines.iter_mut().zip(batches) {
+            let decoded = batch.decode_sequences > 0;
+            if decoded {
+                let sequences = u64::from(engine.cohorts[lane].measured());
+                let StepLine { first, growth, .. } = run.line;
+                if !pipelined && engine.token_times[lane].are_all(run.start) {
+                    records.gaps.add(first, growth, run.steps, sequences);
+                } else {
+                    engine.token_times[lane].decoded(first_end, &mut records.gaps);
+                    records.gaps.add(first + growth, growth, run.steps - 1, sequences);
+                }
             }
-            engine.advance_lane(lane, run.steps);
+            engine.advance_lane(lane, run.steps, decoded);
             while let Some(index) = engine.cohorts[lane].pop_ended(requests) {
                 let cached = engine.cohorts[lane].cached(&requests[index as usize]);
                 complete(engine, index, cached, now, requests, completed);
             }
+            if decoded {
+                let measured = engine.cohorts[lane].measured();
+                engine.token_times[lane].all_at(now, measured);
+            }
             end_chunks(engine, lane, now, requests, &mut records.gaps, completed);
         }
-        self.last_end[lane] = now;
     }
 
     /// Steps for which neither the batches nor the line of step times change.
@@ -264,6 +278,7 @@ fn end_chunks(
             request.lane = lane as u32;
             request.last_token = now;
             engine.cohorts[lane].join(chunk.request, request, cached, remaining);
+            engine.token_times[lane].join(now, u32::from(request.measured));
         }
     }
     engine.chunks[lane] = chunks;

@@ -1,7 +1,7 @@
 //! The arena of requests: everything the simulator knows of each, addressed by index.
 
 use crate::units::Ticks;
-use crate::workload::Request;
+use crate::workload::{Prefix, Request};
 
 /// Marks the end of a linked list.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -32,6 +32,16 @@ pub(crate) struct RequestState {
     pub(crate) target: u32,
     /// Tokens of `target` that are computed or in flight.
     pub(crate) computed: u32,
+    /// The request that this one shares the blocks before `own_from` with.
+    pub(crate) source: u32,
+    /// First full block of the request's tokens that is its own.
+    pub(crate) own_from: u32,
+    /// Blocks, from the first, that the request uses of the prefix cache.
+    pub(crate) referenced: u32,
+    /// Prompt tokens that its first admission found in the prefix cache.
+    pub(crate) prefix_hit_tokens: u32,
+    /// Was admitted before: what it finds in the prefix cache now may be its own.
+    pub(crate) preempted: bool,
     pub(crate) phase: Phase,
     /// Pipeline lane of the cohort.
     pub(crate) lane: u32,
@@ -55,7 +65,7 @@ pub(crate) struct RequestState {
 }
 
 impl RequestState {
-    pub(crate) fn new(request: &Request, measured: bool) -> Self {
+    pub(crate) fn new(request: &Request, prefix: Option<Prefix>, block_size: u32, measured: bool) -> Self {
         Self {
             measured,
             prompt_tokens: request.prompt_tokens,
@@ -63,6 +73,11 @@ impl RequestState {
             generated: 0,
             target: request.prompt_tokens,
             computed: 0,
+            source: prefix.map_or(NONE, |prefix| prefix.source),
+            own_from: prefix.map_or(0, |prefix| prefix.tokens / block_size),
+            referenced: 0,
+            prefix_hit_tokens: 0,
+            preempted: false,
             phase: Phase::Waiting,
             lane: 0,
             chunks_in_flight: 0,
@@ -77,5 +92,10 @@ impl RequestState {
             last_token: Ticks::NEVER,
             completed: Ticks::NEVER,
         }
+    }
+
+    /// Prompt and output together.
+    pub(crate) fn tokens(&self) -> u32 {
+        self.prompt_tokens + self.output_tokens
     }
 }

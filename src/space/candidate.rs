@@ -106,6 +106,8 @@ pub struct EngineLimits {
     pub cuda_graph: bool,
     /// A long prompt may be split over iterations.
     pub chunked_prefill: bool,
+    /// KV blocks of earlier requests are found again by requests that begin with the same tokens.
+    pub prefix_caching: bool,
 }
 
 /// All replicas of one role: `replicas` x `world_size` GPUs of one type.

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::candidate::{Candidate, CandidateId, Pool};
 
 /// Changes when the encoding does, so that ids of different encodings never meet.
-const ENCODING: &str = "servescape candidate 1";
+const ENCODING: &str = "servescape candidate 2";
 
 /// The id of a candidate: a hash of the model's name, the traffic, the load and every setting. The index, the
 /// seed and the SLA are not part of it: they do not change what is deployed or what it faces.
@@ -56,5 +56,6 @@ impl Encoder {
         self.number(engine.gpu_memory_utilization.to_bits());
         self.number(u64::from(engine.cuda_graph));
         self.number(u64::from(engine.chunked_prefill));
+        self.number(u64::from(engine.prefix_caching));
     }
 }

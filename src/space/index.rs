@@ -95,15 +95,18 @@ impl Space {
         let max_num_seqs = digits.pick(&role.engine.max_num_seqs);
         let max_num_batched_tokens = digits.pick(&role.engine.max_num_batched_tokens);
         let max_model_len = digits.pick(&role.engine.max_model_len);
+        let prefix_caching = digits.pick(&role.engine.prefix_caching);
         let chunked_prefill = digits.pick(&role.engine.chunked_prefill);
         let cuda_graph = digits.pick(&role.engine.cuda_graph);
         let gpu_memory_utilization = digits.pick(&role.engine.gpu_memory_utilization);
         let block_size = digits.pick(&role.engine.block_size);
-        let scheduler = digits.pick(&role.engine.scheduler);
+        let named_scheduler = (!role.engine.scheduler.is_empty()).then(|| digits.pick(&role.engine.scheduler));
         let router = digits.pick(&axes.routers);
         let given_replicas = role.replicas.as_ref().map(|replicas| digits.pick(replicas));
         let budget = digits.pick(&self.budget.gpus);
-        let engine_profile = digits.pick(&role.engine.engine);
+        let engine_index = digits.next(role.engine.engine.len());
+        let engine_profile = Arc::clone(&role.engine.engine[engine_index]);
+        let scheduler = named_scheduler.unwrap_or_else(|| role.engine.own_schedulers[engine_index]);
         let (ep, dp, tp, pp) =
             (digits.pick(&role.ep), digits.pick(&role.dp), digits.pick(&role.tp), digits.pick(&role.pp));
         let kv_cache = digits.pick(&role.kv_caches);
@@ -119,6 +122,7 @@ impl Space {
             gpu_memory_utilization,
             cuda_graph,
             chunked_prefill,
+            prefix_caching,
         };
         constraints::arithmetic(&gpu, precision)?;
         // Checked before the product can overflow 32 bits.
@@ -161,15 +165,21 @@ impl Space {
             let formats_match = role.gpus.iter().any(|gpu| gpu.name == pool.gpu.name)
                 && role.kv_caches.contains(&pool.precision.kv_cache)
                 && role.precisions.iter().any(|p| p.with_kv_cache(pool.precision.kv_cache) == pool.precision);
+            let own_scheduler = role.engine.engine.iter().zip(&role.engine.own_schedulers);
+            let scheduler_matches = match role.engine.scheduler.is_empty() {
+                true => own_scheduler.into_iter().any(|own| own == (&pool.engine_profile, &engine.scheduler)),
+                false => role.engine.scheduler.contains(&engine.scheduler),
+            };
             let engine_matches = role.engine.engine.contains(&pool.engine_profile)
-                && role.engine.scheduler.contains(&engine.scheduler)
+                && scheduler_matches
                 && role.engine.max_num_seqs.contains(&engine.max_num_seqs)
                 && role.engine.max_num_batched_tokens.contains(&engine.max_num_batched_tokens)
                 && role.engine.max_model_len.contains(&engine.max_model_len)
                 && role.engine.block_size.contains(&engine.block_size)
                 && role.engine.gpu_memory_utilization.contains(&engine.gpu_memory_utilization)
                 && role.engine.cuda_graph.contains(&engine.cuda_graph)
-                && role.engine.chunked_prefill.contains(&engine.chunked_prefill);
+                && role.engine.chunked_prefill.contains(&engine.chunked_prefill)
+                && role.engine.prefix_caching.contains(&engine.prefix_caching);
             replicas_match && split_matches && formats_match && engine_matches
         }) && axes.routers.contains(&candidate.router)
     }
@@ -184,11 +194,12 @@ fn size(axes: &ColocationAxes, budget: &Budget, loads: usize) -> u64 {
         engine.max_num_seqs.len(),
         engine.max_num_batched_tokens.len(),
         engine.max_model_len.len(),
+        engine.prefix_caching.len(),
         engine.chunked_prefill.len(),
         engine.cuda_graph.len(),
         engine.gpu_memory_utilization.len(),
         engine.block_size.len(),
-        engine.scheduler.len(),
+        engine.scheduler.len().max(1),
         axes.routers.len(),
         role.replicas.as_ref().map_or(1, Vec::len),
         budget.gpus.len(),

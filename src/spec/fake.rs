@@ -101,7 +101,11 @@ impl Lookup for Fake {
     }
 
     fn engines(&self) -> Vec<String> {
-        vec!["vllm-0.15".into(), "vllm-0.19".into()]
+        vec!["vllm-0.15".into(), "vllm-0.19".into(), "sglang-0.5".into()]
+    }
+
+    fn scheduler_of(&self, engine: &str) -> Result<&'static str, Diagnostics> {
+        Ok(if engine.starts_with("sglang") { "sglang" } else { "vllm-v1" })
     }
 
     fn schedulers(&self) -> Vec<&'static str> {
@@ -120,6 +124,7 @@ impl Lookup for Fake {
             arrival: Ticks::from_seconds(f64::from(index)),
             prompt_tokens: 100 + index,
             output_tokens: 10,
+            prefix: None,
         });
         Ok(Arc::new(Trace { name: "ten.csv".into(), rows: rows.collect() }))
     }

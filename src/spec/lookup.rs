@@ -24,6 +24,12 @@ pub trait Lookup {
     /// Names of the engine profiles.
     fn engines(&self) -> Vec<String>;
 
+    /// The scheduler policy of this engine profile.
+    ///
+    /// # Errors
+    /// Unreadable profile, or one that names an unknown policy.
+    fn scheduler_of(&self, engine: &str) -> Result<&'static str, Diagnostics>;
+
     /// Names of the scheduler policies.
     fn schedulers(&self) -> Vec<&'static str>;
 

@@ -16,4 +16,4 @@ pub mod traffic;
 pub use lookup::Lookup;
 pub use resolve::{Budget, ColocationAxes, EngineAxes, ParetoAxes, ParetoAxis, RoleAxes, Sweep, WeightFormats};
 pub use sla::{Latency, RequestLimits, Sla, SlaBound, Statistic};
-pub use traffic::{Arrival, LengthLaw, Trace, TraceRow, Traffic, Workload};
+pub use traffic::{Arrival, Dialogue, LengthLaw, Prefix, Trace, TraceRow, Traffic, Workload};

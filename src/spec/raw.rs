@@ -73,8 +73,33 @@ pub struct RawWorkload {
     pub input: Option<Located<RawLengths>>,
     /// Output lengths, in tokens.
     pub output: Option<Located<RawLengths>>,
+    /// System prompts that sessions begin with. Default: none.
+    pub system_prompt: Option<Located<RawSystemPrompt>>,
+    /// Multi-turn sessions. Default: every request is on its own.
+    pub sessions: Option<Located<RawSessions>>,
     /// When requests arrive. Its rate, clients or scale is the load axis.
     pub arrival: Option<Located<RawArrival>>,
+}
+
+/// System prompts: the common starts of prompts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table such as `{ count = 8, tokens = 500 }`")]
+pub struct RawSystemPrompt {
+    /// How many there are; each session begins with one of them, all equally likely.
+    pub count: u32,
+    /// Length of each, in tokens; comes before `input`.
+    pub tokens: u32,
+}
+
+/// Multi-turn sessions: the prompt of a turn is the prompt and the output of the turn before, and a new `input`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table such as `{ turns = 5, think_s = 2.0 }`")]
+pub struct RawSessions {
+    /// Turns of each session. `requests` counts turns, and so do rates; a client of a closed loop is in one session at a
+    /// time.
+    pub turns: u32,
+    /// From the end of a turn to the next, in seconds. Default: 0.
+    pub think_s: Option<f64>,
 }
 
 /// A law of lengths, in tokens.
@@ -213,7 +238,7 @@ macro_rules! with_engine_keys {
             pub kv_cache: Option<Axis<RawKvCache>>,
             /// Engine version whose overheads and memory constants apply: a profile under profiles/engines.
             pub engine: Option<Axis<String>>,
-            /// Scheduler policy. Default: `vllm-v1`.
+            /// Scheduler policy. Default: that of the engine.
             pub scheduler: Option<Axis<String>>,
             /// Most sequences that one engine runs at the same time. Default: 256.
             pub max_num_seqs: Option<Axis<u32>>,
@@ -229,6 +254,8 @@ macro_rules! with_engine_keys {
             pub cuda_graph: Option<Axis<bool>>,
             /// A long prompt may be split over iterations. Default: true.
             pub chunked_prefill: Option<Axis<bool>>,
+            /// KV blocks of earlier requests are found again by requests that begin with the same tokens. Default: false.
+            pub prefix_caching: Option<Axis<bool>>,
         }
 
         impl $name {
@@ -247,6 +274,7 @@ macro_rules! with_engine_keys {
                     gpu_memory_utilization: self.gpu_memory_utilization.as_ref(),
                     cuda_graph: self.cuda_graph.as_ref(),
                     chunked_prefill: self.chunked_prefill.as_ref(),
+                    prefix_caching: self.prefix_caching.as_ref(),
                 }
             }
         }
@@ -268,6 +296,7 @@ pub struct EngineKeys<'a> {
     pub gpu_memory_utilization: Option<&'a Axis<f64>>,
     pub cuda_graph: Option<&'a Axis<bool>>,
     pub chunked_prefill: Option<&'a Axis<bool>>,
+    pub prefix_caching: Option<&'a Axis<bool>>,
 }
 
 impl EngineKeys<'_> {
@@ -286,6 +315,7 @@ impl EngineKeys<'_> {
             gpu_memory_utilization: self.gpu_memory_utilization.or(defaults.gpu_memory_utilization),
             cuda_graph: self.cuda_graph.or(defaults.cuda_graph),
             chunked_prefill: self.chunked_prefill.or(defaults.chunked_prefill),
+            prefix_caching: self.prefix_caching.or(defaults.prefix_caching),
         }
     }
 }

@@ -4,6 +4,19 @@ use std::sync::Arc;
 
 use crate::units::Ticks;
 
+/// The start of a prompt that it has in common with an earlier request: the first `tokens` tokens are those of the prompt
+/// of `source` followed by its output; whatever comes after differs.
+///
+/// Sources form a tree, so two requests share what their paths to the root share. That identifies every token without
+/// holding one, at any block size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The earlier request.
+    pub source: u32,
+    /// Length of the common start.
+    pub tokens: u32,
+}
+
 /// One row of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRow {
@@ -13,6 +26,8 @@ pub struct TraceRow {
     pub prompt_tokens: u32,
     /// Output length, at least one token.
     pub output_tokens: u32,
+    /// What the prompt has in common with an earlier row, where the trace says it.
+    pub prefix: Option<Prefix>,
 }
 
 /// A recorded request stream: rows sorted by arrival, the first at time zero; never empty.
@@ -154,6 +169,25 @@ pub enum Arrival {
     Batch,
 }
 
+/// How the requests of synthetic traffic hang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dialogue {
+    /// Number of system prompts; each session begins with one of them, all equally likely. Zero: none.
+    pub system_prompts: u32,
+    /// Length of a system prompt, in tokens; it comes before the input of the first turn.
+    pub system_tokens: u32,
+    /// Turns of a session, at least one. The prompt of a later turn is the prompt and the output of the turn before,
+    /// followed by its own input.
+    pub turns: u32,
+    /// From the end of a turn to the next.
+    pub think: Ticks,
+}
+
+impl Dialogue {
+    /// Requests that have nothing in common.
+    pub const NONE: Self = Self { system_prompts: 0, system_tokens: 0, turns: 1, think: Ticks::ZERO };
+}
+
 /// Where requests come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
@@ -165,6 +199,8 @@ pub enum Traffic {
         input: LengthLaw,
         /// Output lengths.
         output: LengthLaw,
+        /// What they have in common.
+        dialogue: Dialogue,
     },
     /// Replayed.
     Replay {
@@ -240,7 +276,10 @@ impl Workload {
     #[must_use]
     pub fn longest_request(&self) -> u32 {
         match &self.traffic {
-            Traffic::Synthetic { input, output, .. } => input.longest().saturating_add(output.longest()),
+            Traffic::Synthetic { input, output, dialogue, .. } => {
+                let turn = input.longest().saturating_add(output.longest());
+                turn.saturating_mul(dialogue.turns).saturating_add(dialogue.system_tokens)
+            }
             Traffic::Replay { trace, .. } => {
                 let lengths = trace.rows.iter().map(|row| row.prompt_tokens.saturating_add(row.output_tokens));
                 lengths.max().unwrap_or(0)
@@ -291,7 +330,12 @@ mod tests {
 
     #[test]
     fn a_trace_is_as_loaded_as_its_mean_rate_times_the_scale() {
-        let row = |seconds| TraceRow { arrival: Ticks::from_seconds(seconds), prompt_tokens: 3, output_tokens: 4 };
+        let row = |seconds| TraceRow {
+            arrival: Ticks::from_seconds(seconds),
+            prompt_tokens: 3,
+            output_tokens: 4,
+            prefix: None,
+        };
         let trace = Arc::new(Trace { name: "t.csv".into(), rows: vec![row(0.0), row(1.0), row(4.0)] });
         let workload = Workload { requests: 3, warmup: 0, traffic: Traffic::Replay { trace, scales: vec![1.0, 2.0] } };
         assert!((workload.load(0) - 0.5).abs() < 1e-12 && (workload.load(1) - 1.0).abs() < 1e-12);

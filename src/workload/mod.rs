@@ -1,11 +1,15 @@
 //! Arrivals, lengths and traces: everything that makes a request stream.
 
 mod arrivals;
+mod dialogue;
 mod lengths;
+mod prefix;
 pub mod stream;
 pub mod trace;
 
-pub use stream::{Request, RequestStream};
+pub use crate::spec::Prefix;
+pub use prefix::PrefixIndex;
+pub use stream::{Request, RequestStream, Turn};
 
 use crate::rng::Stream;
 use crate::spec::{Arrival, LengthLaw, Trace, Traffic, Workload};
@@ -22,20 +26,16 @@ use crate::units::Ticks;
 pub fn generate(workload: &Workload, seed: u64, load_index: usize) -> RequestStream {
     let load = workload.load(load_index);
     match &workload.traffic {
-        Traffic::Synthetic { arrival, input, output } => {
-            let times = arrivals::times(arrival, load, workload.requests, seed);
-            let lengths = synthetic_lengths(input, output, seed);
-            let requests = times.into_iter().zip(lengths).map(|(arrival, (prompt_tokens, output_tokens))| Request {
-                arrival,
-                prompt_tokens,
-                output_tokens,
-            });
+        Traffic::Synthetic { arrival, input, output, dialogue } => {
+            let sessions = workload.requests.div_ceil(dialogue.turns as usize);
+            // A rate counts requests, and each session brings one for each of its turns.
+            let session_load = load / f64::from(dialogue.turns);
+            let starts = arrivals::times(arrival, session_load, sessions, seed);
             let clients = matches!(arrival, Arrival::Closed { .. }).then_some(load as u32);
-            RequestStream { requests: requests.collect(), clients, warmup: workload.warmup }
+            let lengths = synthetic_lengths(input, output, seed).take(workload.requests);
+            RequestStream { clients, ..dialogue::stream(dialogue, &starts, lengths, seed) }.with_warmup(workload.warmup)
         }
-        Traffic::Replay { trace, scales } => {
-            RequestStream { requests: replay(trace, scales[load_index]), clients: None, warmup: workload.warmup }
-        }
+        Traffic::Replay { trace, scales } => replay(trace, scales[load_index]).with_warmup(workload.warmup),
     }
 }
 
@@ -46,14 +46,16 @@ fn synthetic_lengths(input: &LengthLaw, output: &LengthLaw, seed: u64) -> impl I
     std::iter::repeat_with(move || (lengths::draw(input, &mut input_stream), lengths::draw(output, &mut output_stream)))
 }
 
-fn replay(trace: &Trace, scale: f64) -> Vec<Request> {
+fn replay(trace: &Trace, scale: f64) -> RequestStream {
     let at = |arrival: Ticks| if scale == 1.0 { arrival } else { Ticks::from_ns(arrival.as_ns() / scale) };
     let request = |row: &crate::spec::TraceRow| Request {
         arrival: at(row.arrival),
         prompt_tokens: row.prompt_tokens,
         output_tokens: row.output_tokens,
     };
-    trace.rows.iter().map(request).collect()
+    let stream = RequestStream::open(trace.rows.iter().map(request).collect());
+    let prefixes = trace.rows.iter().map(|row| row.prefix).collect();
+    stream.with_prefixes(prefixes).expect("a trace is checked when it is read")
 }
 
 #[cfg(test)]
@@ -61,12 +63,16 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::spec::TraceRow;
+    use crate::spec::{Dialogue, TraceRow};
 
     fn workload(arrival: Arrival) -> Workload {
         let input = LengthLaw::Uniform { min: 10, max: 20 };
         let output = LengthLaw::lognormal(100.0, 250.0, 10_000).expect("a valid law");
-        Workload { requests: 500, warmup: 5, traffic: Traffic::Synthetic { arrival, input, output } }
+        Workload {
+            requests: 500,
+            warmup: 5,
+            traffic: Traffic::Synthetic { arrival, input, output, dialogue: Dialogue::NONE },
+        }
     }
 
     #[test]
@@ -106,7 +112,12 @@ mod tests {
 
     #[test]
     fn a_trace_is_replayed_at_its_own_or_another_speed() {
-        let row = |seconds| TraceRow { arrival: Ticks::from_seconds(seconds), prompt_tokens: 7, output_tokens: 3 };
+        let row = |seconds| TraceRow {
+            arrival: Ticks::from_seconds(seconds),
+            prompt_tokens: 7,
+            output_tokens: 3,
+            prefix: None,
+        };
         let trace = Arc::new(Trace { name: "t".into(), rows: vec![row(0.0), row(1.5)] });
         let workload = Workload { requests: 2, warmup: 0, traffic: Traffic::Replay { trace, scales: vec![1.0, 3.0] } };
         assert_eq!(generate(&workload, 0, 0).requests[1].arrival, Ticks::from_seconds(1.5));

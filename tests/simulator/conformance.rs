@@ -18,7 +18,7 @@ fn steady(gap_us: u64) -> RequestStream {
             output_tokens: 1 + (i * 53) % 120,
         })
         .collect();
-    RequestStream { requests, clients: None, warmup: 0 }
+    RequestStream::open(requests)
 }
 
 #[test]

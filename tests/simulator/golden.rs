@@ -3,9 +3,11 @@
 use servescape::catalog::HostOverhead;
 use servescape::fidelity::StepCost;
 use servescape::scheduler::router::router;
-use servescape::sim::{Advance, RequestBounds};
+use servescape::scheduler::scheduler;
+use servescape::sim::{Advance, Arena, RequestBounds};
 use servescape::space::Parallelism;
-use servescape::workload::RequestStream;
+use servescape::units::Ticks;
+use servescape::workload::{Prefix, RequestStream, Turn};
 
 use crate::support::{MS, Setup, Transcript, compiled_cost, ms, no_host, single_gpu, stream};
 
@@ -219,4 +221,175 @@ fn warm_up_requests_load_the_system_but_are_not_measured() {
     assert_eq!((outcome.completed, outcome.measured, outcome.output_tokens), (3, 2, 13));
     // The first request would lower the mean.
     assert_eq!(outcome.e2e.mean_ms, 5.0);
+}
+
+fn prefix(source: u32, tokens: u32) -> Option<Prefix> {
+    Some(Prefix { source, tokens })
+}
+
+#[test]
+fn a_prompt_begins_where_the_cache_ends() {
+    let mut setup = one_ms_steps();
+    setup.limits.prefix_caching = true;
+    // Two system-prompt users, then a whole repetition. 70 tokens are four full blocks and a part; of the repeated prompt
+    // of 96 tokens the last block is computed again, because a token must be.
+    let requests = stream(&[(0, 96, 2), (5, 90, 2), (10, 96, 2)]);
+    let requests = requests.with_prefixes(vec![None, prefix(0, 70), prefix(0, 96)]).unwrap();
+    let text = transcript(&setup, &requests);
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 96@0  x1
+    1 ..    2  replica 0 lane 0  decode 1  x1
+            2  request 0 completed
+    5 ..    6  replica 0 lane 0  decode 0 prompt 26@64  x1
+    6 ..    7  replica 0 lane 0  decode 1  x1
+            7  request 1 completed
+   10 ..   11  replica 0 lane 0  decode 0 prompt 16@80  x1
+   11 ..   12  replica 0 lane 0  decode 1  x1
+           12  request 2 completed
+    ");
+    assert_eq!(setup.run(&requests).prefix_hit_tokens, 64 + 80);
+    setup.limits.prefix_caching = false;
+    assert_eq!(setup.run(&requests).prefix_hit_tokens, 0);
+}
+
+#[test]
+fn a_session_goes_on_when_its_turn_has_ended_and_finds_prompt_and_answer() {
+    let mut setup = one_ms_steps();
+    setup.limits.prefix_caching = true;
+    (setup.request_latency, setup.response_latency) = (ms(1), ms(2));
+    let turn = Some(Turn { follows: 0, think: ms(10) });
+    let requests = stream(&[(0, 30, 4), (0, 60, 2)]);
+    let requests = requests.with_prefixes(vec![None, prefix(0, 34)]).unwrap().with_turns(vec![None, turn]).unwrap();
+    let text = transcript(&setup, &requests);
+    // The first turn ends at 5, is read at 7; the second is sent at 17. Of the 33 tokens in the cache two blocks are full.
+    insta::assert_snapshot!(text, @r"
+    1 ..    2  replica 0 lane 0  decode 0 prompt 30@0  x1
+    2 ..    5  replica 0 lane 0  decode 1  x3
+            5  request 0 completed
+   18 ..   19  replica 0 lane 0  decode 0 prompt 28@32  x1
+   19 ..   20  replica 0 lane 0  decode 1  x1
+           20  request 1 completed
+    ");
+    let mut arena = Arena::default();
+    setup.observe_in(&mut arena, &requests, Advance::FastForward, &mut ());
+    let second = arena.timings().nth(1).unwrap();
+    assert_eq!((second.arrival, second.first_token, second.completed), (ms(17), ms(19), ms(20)));
+    assert_eq!(second.prefix_hit_tokens, 32);
+    // From its own sending.
+    assert_eq!(setup.run(&requests).ttft.p99_ms, 4.0);
+}
+
+#[test]
+fn one_client_holds_one_session_at_a_time() {
+    let turn = |follows| Some(Turn { follows, think: Ticks::ZERO });
+    let mut requests = stream(&[(0, 10, 1); 4]).with_turns(vec![None, None, turn(0), turn(1)]).unwrap();
+    requests.clients = Some(1);
+    let text = transcript(&one_ms_steps(), &requests);
+    let order: Vec<&str> = text.lines().filter_map(|line| line.split("request ").nth(1)).collect();
+    assert_eq!(order, ["0 completed", "2 completed", "1 completed", "3 completed"]);
+}
+
+#[test]
+fn shared_blocks_count_once_and_make_room() {
+    let mut setup = one_ms_steps();
+    // Two requests of six blocks each, five of them the same: seven blocks suffice for both at once.
+    setup.kv_blocks = 7;
+    let requests = stream(&[(0, 90, 3), (0, 90, 3)]).with_prefixes(vec![None, prefix(0, 80)]).unwrap();
+    setup.limits.prefix_caching = true;
+    let outcome = setup.run(&requests);
+    assert_eq!((outcome.e2e.p99_ms, outcome.kv_peak_share, outcome.preemptions), (3.0, 1.0, 0));
+    setup.limits.prefix_caching = false;
+    assert_eq!(setup.run(&requests).e2e.p99_ms, 6.0);
+}
+
+#[test]
+fn idle_blocks_give_way_to_running_requests() {
+    let mut setup = one_ms_steps();
+    (setup.kv_blocks, setup.limits.prefix_caching) = (8, true);
+    // The second request needs six of the eight blocks: of the five idle ones of the first (its last is not full) two
+    // stay, the first ones.
+    let requests = stream(&[(0, 80, 8), (10, 90, 2), (20, 80, 2)]);
+    let requests = requests.with_prefixes(vec![None, None, prefix(0, 80)]).unwrap();
+    assert_eq!(setup.run(&requests).prefix_hit_tokens, 32);
+}
+
+#[test]
+fn sglang_works_on_prompts_first_and_never_mixes() {
+    let mut setup = one_ms_steps();
+    setup.scheduler = scheduler("sglang").unwrap();
+    // The second arrival interrupts decoding for three chunks of at most 256 tokens; the third joins the last of them.
+    let requests = stream(&[(0, 10, 6), (2, 600, 2), (3, 20, 2)]);
+    let text = transcript(&setup, &requests);
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 10@0  x1
+    1 ..    2  replica 0 lane 0  decode 1  x1
+    2 ..    3  replica 0 lane 0  decode 0 prompt 256@0  x1
+    3 ..    4  replica 0 lane 0  decode 0 prompt 256@256  x1
+    4 ..    5  replica 0 lane 0  decode 0 prompt 88@512 prompt 20@0  x1
+    5 ..    6  replica 0 lane 0  decode 3  x1
+            6  request 1 completed
+            6  request 2 completed
+    6 ..    9  replica 0 lane 0  decode 1  x3
+            9  request 0 completed
+    ");
+    // Six gaps of one millisecond, and one of four: of the first request, over the three prompt steps.
+    let outcome = setup.run(&requests);
+    assert!((outcome.itl.mean_ms - 10.0 / 7.0).abs() < 1e-9, "{}", outcome.itl.mean_ms);
+    assert!((outcome.itl.p99_ms - 4.0).abs() < 0.04);
+}
+
+#[test]
+fn sglang_admits_when_the_expected_output_has_room() {
+    let mut setup = one_ms_steps();
+    setup.scheduler = scheduler("sglang").unwrap();
+    setup.rules.expected_output.initial_share = 0.5;
+    setup.rules.expected_output.least_share = 0.5;
+    setup.kv_blocks = 20;
+    // 320 tokens. After its prompt of 100 the first holds 112 and is expected to need 50 of its 100 more; the second needs
+    // 30 + 100 and a block: 146 of the 158 left. With 13 more tokens of output it waits until there is room.
+    let fits = stream(&[(0, 100, 101), (1, 30, 100)]);
+    assert_eq!(setup.run(&fits).queueing.p99_ms, 0.0);
+    let waits = stream(&[(0, 100, 101), (1, 30, 113)]);
+    assert!(setup.run(&waits).queueing.p99_ms > 1.0);
+}
+
+#[test]
+fn trtllm_guarantees_that_nobody_is_paused_or_uses_all_of_the_memory() {
+    let mut setup = one_ms_steps();
+    setup.kv_blocks = 4;
+    // As in the recomputation of vLLM above: three blocks each at the end, two after the prompt.
+    let requests = stream(&[(0, 31, 4), (0, 31, 4)]);
+    setup.scheduler = scheduler("trtllm-guaranteed-no-evict").unwrap();
+    let guaranteed = setup.run(&requests);
+    assert_eq!((guaranteed.preemptions, guaranteed.queueing.p99_ms, guaranteed.e2e.p99_ms), (0, 4.0, 8.0));
+    setup.scheduler = scheduler("trtllm-max-utilization").unwrap();
+    let packed = setup.run(&requests);
+    assert_eq!((packed.preemptions, packed.queueing.p99_ms, packed.e2e.p99_ms), (1, 0.0, 6.0));
+}
+
+#[test]
+fn a_threshold_on_long_prompts_lets_short_ones_pass() {
+    let mut setup = one_ms_steps();
+    setup.rules.long_prefill_token_threshold = 100;
+    let text = transcript(&setup, &stream(&[(0, 250, 2), (0, 20, 2)]));
+    insta::assert_snapshot!(text, @r"
+    0 ..    1  replica 0 lane 0  decode 0 prompt 100@0 prompt 20@0  x1
+    1 ..    2  replica 0 lane 0  decode 1 prompt 100@100  x1
+            2  request 1 completed
+    2 ..    3  replica 0 lane 0  decode 0 prompt 50@200  x1
+    3 ..    4  replica 0 lane 0  decode 1  x1
+            4  request 0 completed
+    ");
+}
+
+#[test]
+fn a_full_prompt_reservation_holds_back_what_would_be_preempted() {
+    let mut setup = one_ms_steps();
+    setup.kv_blocks = 40;
+    // The second prompt's first chunk fits beside the first request, but not all of it.
+    let requests = stream(&[(0, 250, 8), (1, 500, 2)]);
+    assert!(setup.run(&requests).preemptions > 0);
+    setup.rules.reserve_full_prompt = true;
+    let reserved = setup.run(&requests);
+    assert_eq!((reserved.preemptions, reserved.queueing.p99_ms), (0, 7.0));
 }

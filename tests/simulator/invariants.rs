@@ -8,7 +8,7 @@ use servescape::scheduler::router::ROUTERS;
 use servescape::sim::{Advance, Arena, Observer};
 use servescape::space::Parallelism;
 use servescape::units::Ticks;
-use servescape::workload::{Request, RequestStream};
+use servescape::workload::{Prefix, Request, RequestStream, Turn};
 
 use crate::support::{Setup, compiled_cost, no_host, single_gpu};
 
@@ -45,7 +45,34 @@ prop_compose! {
                 Request { arrival, prompt_tokens, output_tokens }
             })
             .collect();
-        RequestStream { requests, clients, warmup }
+        let stream = match clients {
+            Some(clients) => RequestStream::closed(requests, clients),
+            None => RequestStream::open(requests),
+        };
+        stream.with_warmup(warmup)
+    }
+}
+
+prop_compose! {
+    /// The same, where prompts begin like earlier requests and some requests are later turns.
+    pub(crate) fn shared_streams()(
+        stream in streams(),
+        draws in prop::collection::vec((any::<u32>(), any::<u32>(), 0u8..4, 0u64..200), 60),
+    ) -> RequestStream {
+        let requests = stream.requests.clone();
+        let mut last_turn: Vec<bool> = vec![true; requests.len()];
+        let (mut prefixes, mut turns) = (vec![None], vec![None]);
+        for index in 1..requests.len() {
+            let (source, tokens, kind, think_us) = draws[index];
+            let source = source as usize % index;
+            let most = requests[index].prompt_tokens.min(requests[source].tokens());
+            // Often all that is possible: prompt and answer, or the whole prompt.
+            let tokens = if kind == 0 { tokens % (most + 1) } else { most };
+            prefixes.push((kind < 3).then_some(Prefix { source: source as u32, tokens }));
+            let follows = kind == 1 && std::mem::replace(&mut last_turn[source], false);
+            turns.push(follows.then_some(Turn { follows: source as u32, think: Ticks(think_us * 1_024_000) }));
+        }
+        stream.with_prefixes(prefixes).unwrap().with_turns(turns).unwrap()
     }
 }
 
@@ -79,11 +106,16 @@ prop_compose! {
         router in 0..ROUTERS.len(),
         budget in prop_oneof![Just(64u32), Just(256), Just(2048)],
         latency_us in 0u64..3,
+        prefix_caching in any::<bool>(),
+        (long_prompt, reserve_full_prompt) in (prop_oneof![Just(0u32), Just(48)], any::<bool>()),
     ) -> Setup {
         let mut setup = Setup::new(cost);
         (setup.replicas, setup.ranks, setup.kv_blocks) = (replicas, ranks, kv_blocks);
         (setup.limits.max_num_seqs, setup.limits.max_num_batched_tokens) = (max_num_seqs, budget);
         setup.limits.chunked_prefill = budget < 400;
+        setup.limits.prefix_caching = prefix_caching;
+        setup.rules.long_prefill_token_threshold = if setup.limits.chunked_prefill { long_prompt } else { 0 };
+        setup.rules.reserve_full_prompt = reserve_full_prompt;
         (setup.scheduler, setup.router) = (SCHEDULERS[scheduler], ROUTERS[router]);
         (setup.request_latency, setup.response_latency) = (Ticks(latency_us * 1_024_000), Ticks(latency_us * 512_000));
         setup
@@ -94,7 +126,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn fast_forward_equals_stepping_to_the_tick(setup in setups(), stream in streams()) {
+    fn fast_forward_equals_stepping_to_the_tick(setup in setups(), stream in shared_streams()) {
         let (mut fast, mut stepped) = (Completions::default(), Completions::default());
         let (mut a, mut b) = (Arena::default(), Arena::default());
         let outcomes = [
@@ -107,26 +139,27 @@ proptest! {
     }
 
     #[test]
-    fn every_request_completes_and_tokens_are_conserved(setup in setups(), stream in streams()) {
+    fn every_request_completes_and_tokens_are_conserved(setup in setups(), stream in shared_streams()) {
         let outcome = setup.run(&stream);
         let requests = &stream.requests;
         prop_assert_eq!(outcome.submitted, requests.len() as u64);
         prop_assert_eq!(outcome.completed, requests.len() as u64);
         prop_assert_eq!(outcome.output_tokens, requests.iter().map(|r| u64::from(r.output_tokens)).sum::<u64>());
         prop_assert_eq!(outcome.measured as usize, requests.len().saturating_sub(stream.warmup));
-        // Without preemption every prompt token is computed once, and every output token but the first by a decode.
+        prop_assert!(setup.limits.prefix_caching || outcome.prefix_hit_tokens == 0);
+        // Without preemption every prompt token is computed once or found, and every output token but the first by a decode.
         let needed: u64 = requests.iter().map(|r| u64::from(r.prompt_tokens + r.output_tokens - 1)).sum();
         if outcome.preemptions == 0 {
-            prop_assert_eq!(outcome.processed_tokens, needed);
+            prop_assert_eq!(outcome.processed_tokens + outcome.prefix_hit_tokens, needed);
         } else {
-            prop_assert!(outcome.processed_tokens >= needed);
+            prop_assert!(outcome.processed_tokens + outcome.prefix_hit_tokens >= needed);
         }
         prop_assert!(outcome.kv_peak_share <= 1.0);
         prop_assert!(outcome.busy_share <= 1.0 + 1e-9);
     }
 
     #[test]
-    fn a_used_arena_gives_the_same_result_as_a_new_one(a in setups(), b in setups(), stream in streams()) {
+    fn a_used_arena_gives_the_same_result_as_a_new_one(a in setups(), b in setups(), stream in shared_streams()) {
         let mut arena = Arena::default();
         a.observe_in(&mut arena, &stream, Advance::FastForward, &mut ());
         let reused = b.observe_in(&mut arena, &stream, Advance::FastForward, &mut ());

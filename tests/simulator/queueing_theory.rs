@@ -18,7 +18,7 @@ fn poisson(requests: usize, servers: u32, load: f64) -> RequestStream {
             Request { arrival: Ticks::from_ns(now), prompt_tokens: 1, output_tokens: 1 }
         })
         .collect();
-    RequestStream { requests, clients: None, warmup: 0 }
+    RequestStream::open(requests)
 }
 
 /// An engine that serves one request at a time, one millisecond each.
@@ -122,7 +122,7 @@ fn latency_without_load_is_the_sum_of_the_steps() {
     setup.limits.max_num_batched_tokens = 128;
     let spaced =
         (0..50).map(|i| Request { arrival: Ticks(i * 1000 * MS.0), prompt_tokens: 500, output_tokens: 20 }).collect();
-    let outcome = setup.run(&RequestStream { requests: spaced, clients: None, warmup: 0 });
+    let outcome = setup.run(&RequestStream::open(spaced));
     // 500 tokens in chunks of 128 take four steps; nineteen decode steps follow.
     assert_eq!((outcome.ttft.p99_ms, outcome.e2e.p99_ms), (4.0, 23.0));
 }
@@ -132,7 +132,7 @@ fn throughput_at_saturation_is_the_batch_limit_over_the_step_time() {
     let mut setup = Setup::new(StepCost::constant(MS.0));
     setup.limits.max_num_seqs = 32;
     let requests = vec![Request { arrival: Ticks::ZERO, prompt_tokens: 1, output_tokens: 100 }; 32 * 40];
-    let outcome = setup.run(&RequestStream { requests, clients: None, warmup: 0 });
+    let outcome = setup.run(&RequestStream::open(requests));
     // 32 sequences give 32 tokens a millisecond; a generation of sequences takes 100 steps.
     assert_eq!(outcome.makespan_s, 40.0 * 0.1);
     assert_eq!(outcome.output_tokens as f64 / outcome.makespan_s, 32_000.0);
@@ -145,7 +145,7 @@ fn throughput_does_not_depend_on_the_warm_up() {
     // Everything at once: the measured requests wait behind the warm-up.
     let requests = vec![Request { arrival: Ticks::ZERO, prompt_tokens: 1, output_tokens: 100 }; 32 * 40];
     for warmup in [0, 320, 640, 1152] {
-        let outcome = setup.run(&RequestStream { requests: requests.clone(), clients: None, warmup });
+        let outcome = setup.run(&RequestStream::open(requests.clone()).with_warmup(warmup));
         assert_eq!(outcome.output_tokens as f64 / outcome.makespan_s, 32_000.0, "warm-up {warmup}");
         assert_eq!(outcome.measured, 1280 - warmup as u64);
     }

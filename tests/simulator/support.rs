@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
-use servescape::catalog::{Attention, Ffn, HostOverhead, Layer, Model, Precision, Quantized};
+use servescape::catalog::{
+    Attention, ExpectedOutput, Ffn, HostOverhead, Layer, Model, Precision, Quantized, SchedulingRules,
+};
 use servescape::fidelity::{Operator, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::{Router, router};
 use servescape::scheduler::{Scheduler, scheduler};
@@ -28,7 +30,20 @@ pub(crate) fn limits() -> EngineLimits {
         gpu_memory_utilization: 0.9,
         cuda_graph: true,
         chunked_prefill: true,
+        prefix_caching: false,
     }
+}
+
+/// SGLang's expectation of output.
+fn rules() -> SchedulingRules {
+    let expected_output = ExpectedOutput {
+        initial_share: 0.7,
+        least_share: 0.098,
+        decay_steps: 600,
+        longest_tokens: 4096,
+        steps_after_preemption: 20,
+    };
+    SchedulingRules { expected_output, ..SchedulingRules::default() }
 }
 
 /// A deployment of one replica with plenty of KV blocks.
@@ -38,6 +53,7 @@ pub(crate) struct Setup {
     pub(crate) cost: StepCost,
     pub(crate) kv_blocks: u64,
     pub(crate) limits: EngineLimits,
+    pub(crate) rules: SchedulingRules,
     pub(crate) scheduler: &'static dyn Scheduler,
     pub(crate) router: &'static dyn Router,
     pub(crate) request_latency: Ticks,
@@ -53,6 +69,7 @@ impl fmt::Debug for Setup {
             .field("stages", &self.cost.stages())
             .field("kv_blocks", &self.kv_blocks)
             .field("limits", &self.limits)
+            .field("rules", &self.rules)
             .field("scheduler", &self.scheduler.name())
             .field("router", &self.router.name())
             .finish_non_exhaustive()
@@ -67,6 +84,7 @@ impl Setup {
             cost,
             kv_blocks: 100_000,
             limits: limits(),
+            rules: rules(),
             scheduler: scheduler("vllm-v1").unwrap(),
             router: router("round_robin").unwrap(),
             request_latency: Ticks::ZERO,
@@ -96,6 +114,7 @@ impl Setup {
             cost: &self.cost,
             kv_blocks: self.kv_blocks,
             limits: &self.limits,
+            rules: self.rules,
             scheduler: self.scheduler,
             router: self.router,
             request_latency: self.request_latency,
@@ -112,7 +131,7 @@ pub(crate) fn stream(requests: &[(u64, u32, u32)]) -> RequestStream {
         .iter()
         .map(|&(arrival, prompt_tokens, output_tokens)| Request { arrival: ms(arrival), prompt_tokens, output_tokens })
         .collect();
-    RequestStream { requests, clients: None, warmup: 0 }
+    RequestStream::open(requests)
 }
 
 /// A two-layer toy model.

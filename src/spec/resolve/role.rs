@@ -10,8 +10,6 @@ use crate::spec::located::Located;
 use crate::spec::problems::Problems;
 use crate::spec::raw::{EngineKeys, RawKvCache, RawPrecision, RawRole};
 
-/// Scheduler of a sweep that names none.
-const DEFAULT_SCHEDULER: &str = "vllm-v1";
 /// Router of a sweep that names none.
 pub(super) const DEFAULT_ROUTER: &str = "round_robin";
 
@@ -68,7 +66,9 @@ impl WeightFormats {
 #[expect(missing_docs, reason = "each is documented at the key it comes from, in `RawEngine`")]
 pub struct EngineAxes {
     pub engine: Vec<Arc<str>>,
+    /// Empty where none is named: each engine has its own, which `own_schedulers` lists in the order of `engine`.
     pub scheduler: Vec<&'static str>,
+    pub own_schedulers: Vec<&'static str>,
     pub max_num_seqs: Vec<u32>,
     pub max_num_batched_tokens: Vec<u32>,
     pub max_model_len: Vec<u32>,
@@ -76,6 +76,7 @@ pub struct EngineAxes {
     pub gpu_memory_utilization: Vec<f64>,
     pub cuda_graph: Vec<bool>,
     pub chunked_prefill: Vec<bool>,
+    pub prefix_caching: Vec<bool>,
 }
 
 pub(super) fn resolve(
@@ -172,12 +173,20 @@ fn resolve_engine(keys: EngineKeys<'_>, longest: u32, context: &Context<'_>, pro
     let engines = context.lookup.engines();
     let engine_names: Vec<&str> = engines.iter().map(String::as_str).collect();
     let engine = names("engine", keys.engine, DEFAULT_ENGINE, &engine_names, problems);
-    let flags = |axis: Option<&Axis<bool>>, key, problems: &mut Problems| {
-        axis.map_or_else(|| vec![true], |axis| problems.values(key, axis, |_| Ok(())))
+    let flags = |axis: Option<&Axis<bool>>, key, default, problems: &mut Problems| {
+        axis.map_or_else(|| vec![default], |axis| problems.values(key, axis, |_| Ok(())))
     };
+    let own_schedulers = engine.iter().filter_map(|name| {
+        let scheduler = context.lookup.scheduler_of(name);
+        let place = keys.engine.map_or(0..0, |axis| axis.span.clone());
+        scheduler.map_err(|error| problems.adopt(&place, error)).ok()
+    });
     EngineAxes {
+        own_schedulers: own_schedulers.collect(),
         engine: engine.into_iter().map(Arc::from).collect(),
-        scheduler: names("scheduler", keys.scheduler, DEFAULT_SCHEDULER, &context.lookup.schedulers(), problems),
+        scheduler: keys
+            .scheduler
+            .map_or_else(Vec::new, |axis| names("scheduler", Some(axis), "", &context.lookup.schedulers(), problems)),
         max_num_seqs: at_least_one("max_num_seqs", keys.max_num_seqs, DEFAULT_MAX_NUM_SEQS, problems),
         max_num_batched_tokens: at_least_one(
             "max_num_batched_tokens",
@@ -188,8 +197,9 @@ fn resolve_engine(keys: EngineKeys<'_>, longest: u32, context: &Context<'_>, pro
         max_model_len: resolve_max_model_len(keys.max_model_len, longest, problems),
         block_size: resolve_block_size(keys.block_size, problems),
         gpu_memory_utilization: resolve_utilization(keys.gpu_memory_utilization, problems),
-        cuda_graph: flags(keys.cuda_graph, "cuda_graph", problems),
-        chunked_prefill: flags(keys.chunked_prefill, "chunked_prefill", problems),
+        cuda_graph: flags(keys.cuda_graph, "cuda_graph", true, problems),
+        chunked_prefill: flags(keys.chunked_prefill, "chunked_prefill", true, problems),
+        prefix_caching: flags(keys.prefix_caching, "prefix_caching", false, problems),
     }
 }
 

@@ -367,3 +367,17 @@ proptest::proptest! {
         let _ = resolve_text(&VALID.replace(key, value));
     }
 }
+
+#[test]
+fn sessions_and_system_prompts_are_read_and_lengthen_requests() {
+    let text = VALID
+        .replace("[workload]", "[workload]\nsystem_prompt = { count = 3, tokens = 100 }\nsessions = { turns = 2 }");
+    let (plain, sweep) = (valid(), resolve_text(&text).expect("valid"));
+    assert_eq!(sweep.workload.longest_request(), 2 * plain.workload.longest_request() + 100);
+    let wrong = VALID.replace(
+        "[workload]",
+        "[workload]\nsystem_prompt = { count = 0, tokens = 1 }\nsessions = { turns = 0, think_s = -1 }",
+    );
+    let problems = resolve_text(&wrong).expect_err("wrong");
+    assert_eq!(problems.matches("error: ").count(), 3, "{problems}");
+}

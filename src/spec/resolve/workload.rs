@@ -8,7 +8,8 @@ use crate::spec::axis::Axis;
 use crate::spec::located::Located;
 use crate::spec::problems::Problems;
 use crate::spec::raw::{RawArrival, RawLengths, RawWorkload};
-use crate::spec::traffic::{Arrival, LengthLaw, Trace, Traffic, Workload};
+use crate::spec::traffic::{Arrival, Dialogue, LengthLaw, Trace, Traffic, Workload};
+use crate::units::Ticks;
 
 pub(super) fn resolve(
     raw: Option<&Located<RawWorkload>>,
@@ -31,6 +32,7 @@ pub(super) fn resolve(
     }
     let input = resolve_lengths("input", raw.input.as_ref(), span, context, problems);
     let output = resolve_lengths("output", raw.output.as_ref(), span, context, problems);
+    let dialogue = resolve_dialogue(raw, problems);
     let arrival = arrival.and_then(|written| {
         let resolved = resolve_arrival(written, problems)?;
         if let Some(requests) = requests {
@@ -41,8 +43,33 @@ pub(super) fn resolve(
     Some(Workload {
         requests: requests?.value as usize,
         warmup,
-        traffic: Traffic::Synthetic { arrival: arrival?, input: input?, output: output? },
+        traffic: Traffic::Synthetic { arrival: arrival?, input: input?, output: output?, dialogue },
     })
+}
+
+/// Longest pause between two turns, in seconds (a day).
+const LONGEST_THINK_S: f64 = 86_400.0;
+
+fn resolve_dialogue(raw: &RawWorkload, problems: &mut Problems) -> Dialogue {
+    let mut dialogue = Dialogue::NONE;
+    if let Some(Located { value, span }) = &raw.system_prompt {
+        if value.count == 0 || value.tokens == 0 {
+            problems.add(span, "`count` and `tokens` must be at least 1");
+        }
+        (dialogue.system_prompts, dialogue.system_tokens) = (value.count, value.tokens);
+    }
+    if let Some(Located { value, span }) = &raw.sessions {
+        if value.turns == 0 {
+            problems.add(span, "`turns` must be at least 1");
+        }
+        let think_s = value.think_s.unwrap_or(0.0);
+        if !(0.0..=LONGEST_THINK_S).contains(&think_s) {
+            problems.add(span, format!("`think_s` must be between 0 and {LONGEST_THINK_S}"));
+        }
+        (dialogue.turns, dialogue.think) =
+            (value.turns.max(1), Ticks::from_seconds(think_s.clamp(0.0, LONGEST_THINK_S)));
+    }
+    dialogue
 }
 
 /// Most requests of one simulation, and most clients of a closed loop.
@@ -93,6 +120,15 @@ fn resolve_trace(
                 format!("`{key}` has no meaning with a trace, which brings its own lengths"),
                 format!("remove `{key}`, or draw it from the file with `empirical = {{ file = ..., column = ... }}`"),
             );
+        }
+    }
+    let spans = [
+        ("system_prompt", raw.system_prompt.as_ref().map(|written| &written.span)),
+        ("sessions", raw.sessions.as_ref().map(|written| &written.span)),
+    ];
+    for (key, span) in spans {
+        if let Some(span) = span {
+            problems.add_with_help(span, format!("`{key}` has no meaning with a trace"), format!("remove `{key}`"));
         }
     }
     let scales = scale.map_or_else(|| vec![1.0], |axis| positive("scale", axis, problems));

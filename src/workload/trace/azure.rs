@@ -19,6 +19,8 @@ fn read(header: &str, line: Line<'_>) -> Result<Row, Problem> {
         arrival_ns: parse_time(time.text).ok_or_else(|| csv::not_a(time, "time like `2023-11-16 18:15:46.6805900`"))?,
         input: csv::length(header, line, COLUMNS[1])?,
         output: csv::length(header, line, COLUMNS[2])?,
+        content: Vec::new(),
+        tokens_per_id: 0,
     })
 }
 

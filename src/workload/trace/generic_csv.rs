@@ -17,5 +17,7 @@ fn read(header: &str, line: Line<'_>) -> Result<Row, Problem> {
         arrival_ns: nanoseconds(seconds, 1e9, arrival.span())?,
         input: csv::length(header, line, "input")?,
         output: csv::length(header, line, "output")?,
+        content: Vec::new(),
+        tokens_per_id: 0,
     })
 }

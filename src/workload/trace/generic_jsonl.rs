@@ -17,5 +17,7 @@ fn read(_: &str, line: Line<'_>) -> Result<Row, Problem> {
         arrival_ns: nanoseconds(seconds, 1e9, jsonl::key_span(line, "arrival"))?,
         input: jsonl::length(&object, line, "input")?,
         output: jsonl::length(&object, line, "output")?,
+        content: Vec::new(),
+        tokens_per_id: 0,
     })
 }

@@ -31,6 +31,13 @@ pub(super) fn length(object: &Map<String, Value>, line: Line<'_>, key: &str) -> 
     Ok(Length { tokens, span: key_span(line, key) })
 }
 
+/// A list of whole numbers; empty if the key is absent.
+pub(super) fn whole_numbers(object: &Map<String, Value>, line: Line<'_>, key: &str) -> Result<Vec<u64>, Problem> {
+    let Some(value) = object.get(key) else { return Ok(Vec::new()) };
+    let numbers = value.as_array().and_then(|list| list.iter().map(Value::as_u64).collect());
+    numbers.ok_or_else(|| not_a(line, key, "list of whole numbers"))
+}
+
 fn not_a(line: Line<'_>, key: &str, what: &str) -> Problem {
     Problem { message: format!("`{key}` must be a {what}"), span: key_span(line, key) }
 }

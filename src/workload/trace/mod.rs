@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::diag::{Diagnostic, Diagnostics, Source, suggestion};
 use crate::spec::{Trace, TraceRow};
 use crate::units::{TICKS_PER_NS, Ticks};
+use crate::workload::PrefixIndex;
 
 /// A file format of traces.
 #[derive(Debug)]
@@ -57,6 +58,9 @@ struct Row {
     arrival_ns: i64,
     input: Length,
     output: Length,
+    /// Content of the prompt, one number for every so many tokens; empty where the format does not say.
+    content: Vec<u64>,
+    tokens_per_id: u32,
 }
 
 /// A length as written, with its place.
@@ -137,12 +141,15 @@ fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 
 fn read_rows(source: &Arc<Source>, format: &TraceFormat, first: Line<'_>) -> Result<Vec<TraceRow>, Diagnostics> {
     let mut clock = Clock::default();
+    let mut index = PrefixIndex::default();
     let rows = lines(&source.text).skip(usize::from(format.has_header)).map(|line| {
         let row = (format.read)(first.text, line)?;
+        let prompt_tokens = tokens(row.input)?;
         Ok(TraceRow {
             arrival: clock.arrival(row.arrival_ns, line.span())?,
-            prompt_tokens: tokens(row.input)?,
+            prompt_tokens,
             output_tokens: tokens(row.output)?,
+            prefix: index.add(prompt_tokens, row.content, row.tokens_per_id),
         })
     });
     let (rows, problems) = collect(rows);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::diag::render;
+use crate::spec::Prefix;
 
 /// Writes a file and reads it back as a trace; the folder's name does not appear in messages.
 fn trace(name: &str, content: impl AsRef<[u8]>) -> Result<Arc<Trace>, String> {
@@ -142,4 +143,17 @@ fn a_column_of_lengths_is_read_by_name() {
     assert_eq!(read_lengths(&path, "completion"), Ok(vec![20, 40]));
     let problems = read_lengths(&path, "promt").expect_err("an unknown column");
     assert_eq!(problems.0[0].help.as_deref(), Some("did you mean `prompt`?"));
+}
+
+#[test]
+fn hashes_of_a_mooncake_trace_say_what_prompts_share() {
+    let row = |input: u32, hashes: &str| {
+        format!("{{\"timestamp\": 0, \"input_length\": {input}, \"output_length\": 1, \"hash_ids\": [{hashes}]}}\n")
+    };
+    let content = row(1300, "0, 1, 2") + &row(700, "0, 3") + &row(2000, "0, 1, 4, 5");
+    let prefixes: Vec<_> =
+        trace("m.jsonl", content).expect("a valid trace").rows.iter().map(|row| row.prefix).collect();
+    assert_eq!(prefixes, [None, Some(Prefix { source: 0, tokens: 512 }), Some(Prefix { source: 0, tokens: 1024 })]);
+    let message = trace("m.jsonl", row(1300, "0, -1")).expect_err("a wrong trace");
+    assert!(message.contains("`hash_ids` must be a list of whole numbers"), "{message}");
 }
