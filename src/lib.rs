@@ -29,11 +29,12 @@
 //! | [`results`] | one table of columns; Parquet parts, manifest, reader, merge |
 //! | [`pareto`] [`cost`] | SLA filter, dominance, front, knee; spend ratio and cost efficiency |
 //! | [`explore`] | plan, shared work, worker pool, ordered writer |
+//! | [`validation`] | measured serving runs, simulated again and compared |
 //! | [`plots`] | figures |
 //! | [`cli`] | one file per verb |
 //!
 //! Where to add what: a GPU, model, engine version or sweep is a data file in `profiles/gpus`, `models`,
-//! `profiles/engines` or `sweeps`. A scheduler, router, trace format, network backend or importer is one new file and one
+//! `profiles/engines` or `sweeps`. A scheduler, router, trace format, network backend, importer or format of serving runs is one new file and one
 //! line in the `const` slice of its module; a result column is one line in `results/schema.rs`; a verb is one file
 //! in `cli`.
 
@@ -55,4 +56,5 @@ pub mod space;
 pub mod spec;
 pub mod stats;
 pub mod units;
+pub mod validation;
 pub mod workload;

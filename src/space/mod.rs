@@ -8,6 +8,7 @@ mod identity;
 mod index;
 
 pub use candidate::{Architecture, Candidate, CandidateId, EngineLimits, Parallelism, Pool, Role};
+pub use constraints::check_split;
 pub use deploy::deployment_commands;
 pub use excluded::Excluded;
 pub use index::Space;

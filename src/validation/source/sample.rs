@@ -1,0 +1,235 @@
+//! Samples of published points: one row per deployment and concurrency, mean TTFT and mean TPOT. Most are InferenceMAX
+//! runs, and all are taken to follow their protocol: a closed loop, requests of random lengths, end-of-sequence ignored,
+//! no prefix caching.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::catalog::NumberFormat;
+use crate::diag::Diagnostic;
+use crate::spec::{Arrival, LengthLaw, Traffic, Workload};
+
+use super::super::case::{Case, EngineVersion, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic};
+use super::super::names;
+use super::super::table::{Record, Table};
+use super::{Format, has_columns};
+
+pub(super) const FORMAT: Format = Format {
+    name: "sample",
+    summary: "CSV with `silicon_ttft_ms`, `silicon_tpot_ms`, `concurrency`, one row per published point",
+    recognises: |_, text| has_columns(text, &COLUMNS),
+    read,
+};
+
+const COLUMNS: [&str; 11] = [
+    "id",
+    "backend",
+    "backend_version",
+    "model_path",
+    "system",
+    "precision",
+    "mode",
+    "isl",
+    "osl",
+    "silicon_ttft_ms",
+    "silicon_tpot_ms",
+];
+
+/// Predictions of AIConfigurator for the points of a sample, in its folder.
+const PEER_FILE: &str = "aiconfigurator_0.12_predictions.csv";
+const PEER: &str = "AIConfigurator 0.12";
+
+/// InferenceMAX: every client sends so many requests, after so many that are not measured.
+const REQUESTS_PER_CLIENT: u32 = 10;
+const WARMUP_PER_CLIENT: u32 = 2;
+/// InferenceMAX: lengths are uniform from this share of the nominal one up to it (`--random-range-ratio 0.8`).
+const SHORTEST_SHARE: f64 = 0.8;
+/// InferenceMAX's server flags.
+const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
+const GPU_MEMORY_UTILIZATION: f64 = 0.9;
+/// Version of the runs that do not say: the first ones, of October 2025.
+const FIRST_VLLM: &str = "0.10.2";
+
+fn read(path: &Path) -> Result<Vec<Case>, Diagnostic> {
+    let table = Table::read(path, &COLUMNS)?;
+    let peers = read_peers(&path.with_file_name(PEER_FILE))?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    table.records().map(|record| read_case(record, &stem, &peers)).collect()
+}
+
+/// TTFT and TPOT by the point's id; none without the file.
+fn read_peers(path: &Path) -> Result<BTreeMap<String, [f64; 2]>, Diagnostic> {
+    let mut peers = BTreeMap::new();
+    if path.is_file() {
+        for record in Table::read(path, &["id", "ttft_ms", "tpot_ms"])?.records() {
+            let id = record.required("id")?.to_owned();
+            peers.insert(id, [record.number("ttft_ms")?, record.number("tpot_ms")?]);
+        }
+    }
+    Ok(peers)
+}
+
+fn read_case(record: Record<'_>, stem: &str, peers: &BTreeMap<String, [f64; 2]>) -> Result<Case, Diagnostic> {
+    let id = record.required("id")?.to_owned();
+    let backend = record.required("backend")?;
+    let mode = record.required("mode")?;
+    let model = record.required("model_path")?.to_owned();
+    let gpu = record.required("system")?.to_owned();
+    let peer = peers.get(&id);
+    let mean = |metric, column: &str, position: usize| -> Result<Measured, Diagnostic> {
+        let peers = peer.map(|values| Peer::new(PEER, values[position])).into_iter().collect();
+        Ok(Measured { metric, statistic: Statistic::Mean, value: record.number(column)?, peers })
+    };
+    let measured = vec![mean(Metric::Ttft, "silicon_ttft_ms", 0)?, mean(Metric::Tpot, "silicon_tpot_ms", 1)?];
+    let group = if mode == "agg" { format!("{stem} {backend}") } else { format!("{stem} {backend} disaggregated") };
+    let run = match refusal(record, mode, &model)? {
+        Some(reason) => Err(reason),
+        None => read_run(record, backend, &model, &gpu)?,
+    };
+    Ok(Case { group, id, model, gpu, run, measured })
+}
+
+/// Why a row is left alone.
+fn refusal(record: Record<'_>, mode: &str, model: &str) -> Result<Option<String>, Diagnostic> {
+    Ok(if mode != "agg" {
+        Some("disaggregated serving is not simulated yet".to_owned())
+    } else if model.contains("DeepSeek-R1") {
+        Some("DeepSeek-R1 rows mix speculative and plain decoding without saying which".to_owned())
+    } else if record.optional_count("concurrency")?.is_none() {
+        Some("the concurrency is not recorded".to_owned())
+    } else {
+        None
+    })
+}
+
+fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result<Result<Run, String>, Diagnostic> {
+    let (isl, osl) = (record.count("isl")?, record.count("osl")?);
+    let clients = record.count("concurrency")?;
+    let split = read_split(record)?;
+    let version = record.text("backend_version").or((backend == "vllm").then_some(FIRST_VLLM));
+    let names = names::model(model, record.text("precision").unwrap_or_default())
+        .and_then(|model| Ok((model, names::gpu(gpu)?)));
+    let ((model, mut formats), gpu) = match names {
+        Ok(names) => names,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    // The published recipe of these runs.
+    if model.starts_with("llama-3.3-70b") {
+        formats.kv_cache = Some(NumberFormat::Fp8);
+    }
+    let limits = Limits {
+        max_num_seqs: clients,
+        max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS.max(clients),
+        max_model_len: isl + osl,
+        gpu_memory_utilization: GPU_MEMORY_UTILIZATION,
+        cuda_graph: true,
+        chunked_prefill: true,
+    };
+    let workload = Workload {
+        requests: (clients * (REQUESTS_PER_CLIENT + WARMUP_PER_CLIENT)) as usize,
+        warmup: (clients * WARMUP_PER_CLIENT) as usize,
+        traffic: Traffic::Synthetic {
+            arrival: Arrival::Closed { clients: vec![clients] },
+            input: lengths(isl),
+            output: lengths(osl),
+        },
+    };
+    let traffic = RunTraffic::Drawn { workload, repetitions: 1 };
+    let engine = EngineVersion::new(backend, version);
+    Ok(Ok(Run { model, formats, gpu, engine, split, limits, traffic }))
+}
+
+fn lengths(nominal: u32) -> LengthLaw {
+    let shortest = libm::floor(f64::from(nominal) * SHORTEST_SHARE) as u32;
+    LengthLaw::Uniform { min: shortest.max(1), max: nominal }
+}
+
+/// The split as the row has it, but for two slips of the sample that show in impossible numbers of GPUs: where both
+/// tensor and expert parallelism span the same N GPUs, `tp_size` or `attention_dp_size` is given as N x N
+/// (e.g. 64 on a node of eight), or both as N with `moe_ep_size` N x N.
+fn read_split(record: Record<'_>) -> Result<Split, Diagnostic> {
+    let size = |column: &str| Ok::<u32, Diagnostic>(record.optional_count(column)?.unwrap_or(1));
+    let (pipeline, tensor, data) = (size("pp_size")?, size("tp_size")?, size("attention_dp_size")?);
+    let (expert_tp, expert_parallel) = (size("moe_tp_size")?, size("moe_ep_size")?);
+    let gpus = tensor * data;
+    let side = expert_tp;
+    if side > 1 && side == expert_parallel && gpus == side * side && (gpus > 8 || data == gpus) {
+        let (tensor, data) = if data > 1 { (1, side) } else { (side, 1) };
+        return Ok(Split { pipeline, tensor, data, expert_tp: 1, expert_parallel: side });
+    }
+    if tensor > 1 && tensor == data && expert_parallel == gpus {
+        return Ok(Split { pipeline, tensor: 1, data, expert_tp: 1, expert_parallel: data });
+    }
+    // Sizes of experts that are not recorded, or do not cover the GPUs, mean tensor parallelism.
+    if expert_tp * expert_parallel == gpus {
+        Ok(Split { pipeline, tensor, data, expert_tp, expert_parallel })
+    } else {
+        Ok(Split { pipeline, tensor, data, expert_tp: gpus, expert_parallel: 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const HEADER: &str = "id,backend,backend_version,model_path,system,precision,mode,isl,osl,tp_size,pp_size,\
+                          attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms,concurrency";
+
+    fn cases(rows: &[&str]) -> Vec<Case> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sample_test.csv");
+        fs::write(&path, format!("{HEADER}\n{}\n", rows.join("\n"))).unwrap();
+        fs::write(folder.path().join(PEER_FILE), "id,ttft_ms,tpot_ms\na,50,5\n").unwrap();
+        read(&path).unwrap()
+    }
+
+    #[test]
+    fn a_row_is_a_closed_loop_with_its_peer() {
+        let rows = cases(&["a,vllm,,meta-llama/Llama-3.1-70B,h200_sxm,fp8,agg,1000,100,2,1,,2,1,40.5,8,16"]);
+        let run = rows[0].run.as_ref().unwrap();
+        assert_eq!((rows[0].group.as_str(), run.model, run.gpu), ("sample_test vllm", "llama-3.3-70b-fp8", "h200"));
+        assert_eq!(run.formats.kv_cache, Some(NumberFormat::Fp8));
+        assert_eq!((run.split, run.engine.number()), (Split::tensor(2), Some((0, 10))));
+        let stream = run.traffic.streams().remove(0);
+        assert_eq!((stream.clients, stream.warmup, stream.requests.len()), (Some(16), 32, 192));
+        assert!(stream.requests.iter().all(|request| (800..=1000).contains(&request.prompt_tokens)));
+        assert!(stream.requests.iter().all(|request| (80..=100).contains(&request.output_tokens)));
+        assert_eq!(rows[0].measured[1].value, 8.0);
+        assert_eq!(rows[0].measured[0].peers, [Peer::new(PEER, 50.0)]);
+    }
+
+    #[test]
+    fn rows_that_cannot_be_simulated_stay_with_their_reason() {
+        let rows = cases(&[
+            "b,vllm,0.19.0,some/Unknown-9B,h200_sxm,fp8,agg,1000,100,2,1,,2,1,40.5,8,16",
+            "c,sglang,0.5.9,deepseek-ai/DeepSeek-R1,h200_sxm,fp8,agg,1000,100,8,1,,8,1,40.5,8,16",
+            "d,trtllm,1.2,Qwen/Qwen3-32B,gb200,fp4,disagg,1000,100,,,,,,40.5,8,16",
+            "e,vllm,0.12.0,Qwen/Qwen3-32B,mi300x,,agg,1000,100,2,1,,2,1,40.5,8,16",
+            "f,vllm,0.12.0,Qwen/Qwen3-32B,h100_sxm,,agg,1000,100,2,1,,2,1,40.5,8,",
+        ]);
+        let reasons: Vec<&str> = rows.iter().map(|case| case.run.as_ref().unwrap_err().as_str()).collect();
+        for (reason, part) in
+            reasons.iter().zip(["Unknown-9B", "speculative", "disaggregated", "mi300x", "concurrency"])
+        {
+            assert!(reason.contains(part), "{reason}");
+        }
+        assert_eq!(rows[2].group, "sample_test trtllm disaggregated");
+    }
+
+    #[test]
+    fn impossible_numbers_of_gpus_are_read_as_what_they_must_mean() {
+        let split = |sizes: &str| {
+            let row = format!("a,trtllm,1.2,openai/gpt-oss-120b,b200_sxm,fp4,agg,1000,100,{sizes},40.5,8,16");
+            cases(&[&row])[0].run.as_ref().unwrap().split
+        };
+        let ep8 = Split { pipeline: 1, tensor: 8, data: 1, expert_tp: 1, expert_parallel: 8 };
+        assert_eq!(split("64,1,1,8,8"), ep8);
+        assert_eq!(split("1,1,64,8,8"), Split { tensor: 1, data: 8, ..ep8 });
+        assert_eq!(split("4,1,4,1,16"), Split { tensor: 1, data: 4, expert_parallel: 4, ..ep8 });
+        assert_eq!(split("4,1,1,2,2"), Split { tensor: 4, data: 1, expert_tp: 2, expert_parallel: 2, pipeline: 1 });
+        assert_eq!(split("4,1,,1,1"), Split::tensor(4));
+        assert_eq!(split("2,1,0,0,0"), Split::tensor(2));
+    }
+}
