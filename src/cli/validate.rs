@@ -105,12 +105,30 @@ fn create_folder(path: &Path) -> Result<(), Diagnostic> {
         .map_err(|error| Diagnostic::new(format!("cannot create the folder `{}`: {error}", path.display())))
 }
 
-/// Panels of the figures: title, and which values they show.
-const PANELS: [(&str, &[(Metric, Statistic)]); 4] = [
-    ("TTFT, mean", &[(Metric::Ttft, Statistic::Mean)]),
-    ("TPOT or ITL, mean", &[(Metric::Tpot, Statistic::Mean), (Metric::Itl, Statistic::Mean)]),
-    ("E2E, mean", &[(Metric::E2e, Statistic::Mean)]),
-    ("E2E, p95 and p99", &[(Metric::E2e, Statistic::P95), (Metric::E2e, Statistic::P99)]),
+/// A panel of the figures.
+struct PanelSpec {
+    title: &'static str,
+    /// Unit of the axes, and how many milliseconds it has.
+    unit: (&'static str, f64),
+    /// The values that it shows.
+    keys: &'static [(Metric, Statistic)],
+}
+
+const SECONDS: (&str, f64) = ("s", 1000.0);
+
+const PANELS: [PanelSpec; 4] = [
+    PanelSpec { title: "TTFT, mean", unit: SECONDS, keys: &[(Metric::Ttft, Statistic::Mean)] },
+    PanelSpec {
+        title: "TPOT or ITL, mean",
+        unit: ("ms", 1.0),
+        keys: &[(Metric::Tpot, Statistic::Mean), (Metric::Itl, Statistic::Mean)],
+    },
+    PanelSpec { title: "E2E, mean", unit: SECONDS, keys: &[(Metric::E2e, Statistic::Mean)] },
+    PanelSpec {
+        title: "E2E, p95 and p99",
+        unit: SECONDS,
+        keys: &[(Metric::E2e, Statistic::P95), (Metric::E2e, Statistic::P99)],
+    },
 ];
 
 /// The values of the figures, by series.
@@ -139,13 +157,13 @@ impl<'a> Shown<'a> {
     }
 
     fn agreement(&self) -> AgreementFigure {
-        let panel = |(title, keys): (&str, &'static [(Metric, Statistic)])| {
+        let panel = |PanelSpec { title, unit: (unit, ms), keys }: PanelSpec| {
             let point = |(series, row): &(usize, Comparison<'_>)| {
-                let predicted = row.simulated?;
-                Some(AgreementPoint { series: *series, measured: row.measured.value, predicted })
+                let (measured, predicted) = (row.measured.value / ms, row.simulated? / ms);
+                Some(AgreementPoint { series: *series, measured, predicted })
             };
             let points = self.of(keys).filter_map(point).collect();
-            AgreementPanel { title: title.to_owned(), unit: "ms".to_owned(), points }
+            AgreementPanel { title: title.to_owned(), unit: unit.to_owned(), points }
         };
         AgreementFigure {
             title: "Simulated against measured serving runs".to_owned(),
@@ -157,7 +175,7 @@ impl<'a> Shown<'a> {
     }
 
     fn errors(&self) -> ErrorFigure {
-        let panel = |(title, keys): (&str, &'static [(Metric, Statistic)])| {
+        let panel = |PanelSpec { title, keys, .. }: PanelSpec| {
             let curve = |series: usize| {
                 let rows = self.of(keys).filter(|(of, _)| *of == series);
                 let errors: Vec<f64> = rows.filter_map(|(_, row)| Some(row.error_pct()?.abs())).collect();
@@ -168,7 +186,7 @@ impl<'a> Shown<'a> {
         };
         ErrorFigure {
             title: "Errors of simulated serving runs".to_owned(),
-            subtitle: "Distribution of |simulated / measured - 1| over the cases of each source.".to_owned(),
+            subtitle: "Distribution of |simulated / measured - 1| over the cases of each source; larger errors lie on the edge.".to_owned(),
             counted: "values".to_owned(),
             series: self.series.clone(),
             references: Vec::new(),

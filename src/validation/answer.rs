@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::catalog::{Catalog, EngineProfile};
 use crate::diag::Diagnostics;
-use crate::fidelity::{CostModel, Sharding, StepCost, StepLimits};
+use crate::fidelity::{CostModel, CostProvenance, EstimateSource, Sharding, StepCost, StepLimits};
 use crate::memory::usable_blocks;
 use crate::scheduler::router::{ROUTERS, router};
 use crate::scheduler::{SCHEDULERS, scheduler};
@@ -45,6 +45,8 @@ pub struct Simulated {
     pub scheduler: &'static str,
     /// Parallelism, in short.
     pub parallelism: String,
+    /// Share of engine time whose estimates rest on measurements of this GPU.
+    pub measured_share: f64,
 }
 
 impl Simulated {
@@ -102,11 +104,17 @@ fn longest_request(streams: &[RequestStream]) -> u32 {
     requests.map(|request| request.prompt_tokens.saturating_add(request.output_tokens)).max().unwrap_or(1)
 }
 
+/// Step durations of a deployment, and where they come from.
+struct Compiled {
+    cost: StepCost,
+    provenance: CostProvenance,
+}
+
 /// Step costs of all deployments, each compiled once, wide enough for every case that uses it.
 fn compile(
     deployed: &[Result<Deployed, String>],
     catalog: &Catalog,
-) -> Result<BTreeMap<CostKey, StepCost>, Diagnostics> {
+) -> Result<BTreeMap<CostKey, Compiled>, Diagnostics> {
     let mut kinds: BTreeMap<CostKey, (&Deployed, StepLimits)> = BTreeMap::new();
     let mut models: BTreeMap<(String, String), CostModel> = BTreeMap::new();
     for deployed in deployed.iter().flatten() {
@@ -131,18 +139,19 @@ fn compile(
         let kernels = &models[&key.kernels];
         let time_ns = |operator: &_| kernels.predict(operator).time_ns;
         let cost = StepCost::compile(&sharding, limits, &deployed.profile.host, &time_ns);
-        (key, cost)
+        let provenance = CostProvenance::compile(&sharding, limits, &|operator| kernels.predict(operator));
+        (key, Compiled { cost, provenance })
     });
     Ok(compiled.collect())
 }
 
-fn play(arena: &mut Arena, run: &Run, deployed: &Deployed, cost: &StepCost) -> Result<Simulated, String> {
+fn play(arena: &mut Arena, run: &Run, deployed: &Deployed, compiled: &Compiled) -> Result<Simulated, String> {
     let (replicas, ranks) = deployed.replicas_and_ranks();
     let host = deployed.profile.host;
     let deployment = Deployment {
         replicas,
         ranks,
-        cost,
+        cost: &compiled.cost,
         kv_blocks: usable_blocks(deployed.kv_blocks),
         limits: &deployed.limits,
         scheduler: scheduler(deployed.limits.scheduler).unwrap_or(SCHEDULERS[0]),
@@ -164,8 +173,11 @@ fn play(arena: &mut Arena, run: &Run, deployed: &Deployed, cost: &StepCost) -> R
             }
         }
     }
+    let time = compiled.provenance.weigh(arena.step_mix());
+    let sources = [EstimateSource::Measured, EstimateSource::Interpolated, EstimateSource::Extrapolated];
     Ok(Simulated {
         outcomes,
+        measured_share: sources.map(|source| time.share(source)).iter().sum(),
         kv_blocks: deployed.kv_blocks,
         own_engine: deployed.profile.engine == run.engine.engine,
         profile: deployed.profile.name.clone(),

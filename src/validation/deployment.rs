@@ -4,7 +4,7 @@ use crate::catalog::{Catalog, DEFAULT_ENGINE, EngineProfile, Gpu, Model, NumberF
 use crate::diag::Diagnostics;
 use crate::memory;
 use crate::scheduler::SCHEDULERS;
-use crate::space::{EngineLimits, Parallelism, check_split};
+use crate::space::{EngineLimits, Excluded, Parallelism, check_split};
 
 use super::case::{EngineVersion, Formats, Limits, Run, Split};
 
@@ -52,8 +52,7 @@ impl Deployed {
         let gpu = catalog.gpu(run.gpu).map_err(first)?;
         let profile = closest_profile(engines, &run.engine).ok_or("the catalog has no engine profile")?.clone();
         let precision = precision(&mut model, &gpu, run.formats);
-        let parallelism = parallelism(&model, run.split);
-        check_split(&model, &gpu, parallelism, precision).map_err(|excluded| excluded.to_string())?;
+        let parallelism = startable(&model, &gpu, parallelism(&model, run.split), precision)?;
         let limits = engine_limits(&run.engine, &run.limits, longest_request);
         let plan = memory::capacity(&model, &gpu, parallelism, precision, &limits, &profile.memory);
         let verdict = plan.verdict();
@@ -132,6 +131,20 @@ fn parallelism(model: &Model, split: Split) -> Parallelism {
     Parallelism { pp: pipeline, tp_attention: tensor, dp_attention: data, tp_ffn, ep_ffn }
 }
 
+/// The split, if the engine would accept it. Block-scaled experts that cannot be cut between blocks must have been
+/// placed whole: sources that give tensor parallelism for them leave out that experts were dealt out.
+fn startable(model: &Model, gpu: &Gpu, split: Parallelism, precision: Precision) -> Result<Parallelism, String> {
+    let excluded = match check_split(model, gpu, split, precision) {
+        Ok(()) => return Ok(split),
+        Err(excluded) => excluded,
+    };
+    let whole = Parallelism { tp_ffn: 1, ep_ffn: split.tp_ffn * split.ep_ffn, ..split };
+    let helps = model.has_experts()
+        && matches!(excluded, Excluded::FfnWidth { .. })
+        && check_split(model, gpu, whole, precision).is_ok();
+    if helps { Ok(whole) } else { Err(excluded.to_string()) }
+}
+
 fn engine_limits(engine: &EngineVersion, limits: &Limits, longest_request: u32) -> EngineLimits {
     // The policy named after the engine, else the first of the registry.
     let policy = SCHEDULERS.iter().find(|policy| policy.name().starts_with(&engine.engine)).unwrap_or(&SCHEDULERS[0]);
@@ -175,6 +188,20 @@ mod tests {
         assert_eq!(name("vllm", Some("1.2")), "vllm-0.19");
         assert_eq!(name("vllm", Some("nightly-abc")), "vllm-0.19");
         assert_eq!(name("another", Some("1.0")), DEFAULT_ENGINE);
+    }
+
+    #[test]
+    fn block_scaled_experts_that_cannot_be_cut_were_placed_whole() {
+        let catalog = Catalog::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let gpu = catalog.gpu("h200").unwrap();
+        let start = |model: &str, gpus: u32| {
+            let model = catalog.model(model).unwrap();
+            startable(&model, &gpu, parallelism(&model, Split::tensor(gpus)), model.checkpoint)
+        };
+        // 1,536 columns are twelve blocks of 128.
+        assert_eq!(start("minimax-m2.5", 4).unwrap().ep_ffn, 1);
+        assert_eq!(start("minimax-m2.5", 8).unwrap().ep_ffn, 8);
+        assert!(start("llama-3.1-8b", 64).unwrap_err().contains("heads"));
     }
 
     #[test]

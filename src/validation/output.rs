@@ -58,6 +58,7 @@ fn columns(rows: &[Comparison<'_>]) -> Vec<TableColumn> {
     columns.push(text("parallelism", |row| {
         row.answer.simulated.as_ref().map_or(Cow::Borrowed(""), |one| Cow::Borrowed(one.parallelism.as_str()))
     }));
+    columns.push(number("measured_share", |row| row.answer.simulated.as_ref().ok().map(|one| one.measured_share)));
     columns.push(text("metric", |row| Cow::Borrowed(row.measured.metric.name())));
     columns.push(text("statistic", |row| Cow::Borrowed(row.measured.statistic.name())));
     columns.push(text("unit", |row| Cow::Borrowed(row.measured.metric.unit())));
@@ -123,7 +124,7 @@ mod tests {
         let text = fs::read_to_string(folder.path().join("cases.csv")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("measured,simulated,error_pct,not_answered,other,other error_pct"), "{}", lines[0]);
-        assert!(lines[1].starts_with("g,a,m,h100,,vllm-0.15,vllm_v1,tp2,TTFT,mean,ms,100,90,-"), "{}", lines[1]);
+        assert!(lines[1].starts_with("g,a,m,h100,,vllm-0.15,vllm_v1,tp2,0.75,TTFT,mean,ms,100,90,-"), "{}", lines[1]);
         assert!(lines[2].contains("100,,,\"one, two\",80,"), "{}", lines[2]);
         assert!(fs::metadata(folder.path().join("cases.parquet")).unwrap().len() > 0);
     }

@@ -56,7 +56,8 @@ const INTRODUCTION: &str = "\
 Written by `servescape validate`: measured serving runs, simulated again with the same deployment, the same requests where
 they were recorded and the same protocol otherwise. Nothing is fitted per case or per model. Errors are
 simulated / measured - 1; *median* and *mean* are over absolute errors, *bias* is the median of the signed ones (below
-zero: simulated too fast). A case that cannot be simulated is listed with its reason and counts as not answered.
+zero: simulated too fast). *Measured time* is the share of simulated engine time whose kernels were measured on that GPU
+type (the rest is transferred from another one or a roofline). A case that cannot be simulated is listed with its reason and counts as not answered.
 
 ";
 
@@ -190,7 +191,7 @@ fn peer_table(metrics: &[MetricErrors]) -> String {
     table.finish() + "\n"
 }
 
-/// Errors of the means by model and GPU.
+/// Errors of the means by model and GPU, with the share of engine time that rests on measured kernels of that GPU.
 fn by_deployment(group: &Group<'_>) -> String {
     let mut kinds: BTreeMap<(String, &str), Vec<&Answer>> = BTreeMap::new();
     for answer in &group.answers {
@@ -205,7 +206,7 @@ fn by_deployment(group: &Group<'_>) -> String {
     let shown = [Metric::Ttft, Metric::Tpot, Metric::Itl, Metric::E2e].map(|metric| (metric, Statistic::Mean));
     let shown: Vec<(Metric, Statistic)> =
         shown.into_iter().filter(|(metric, statistic)| group.errors(*metric, *statistic).is_some()).collect();
-    let mut heads = vec!["model".to_owned(), "GPU".to_owned(), "cases".to_owned()];
+    let mut heads = ["model", "GPU", "cases", "measured time"].map(str::to_owned).to_vec();
     for (metric, statistic) in &shown {
         heads.push(format!("{}: median", metric_name(*metric, *statistic)));
         heads.push("bias".to_owned());
@@ -214,6 +215,7 @@ fn by_deployment(group: &Group<'_>) -> String {
     for ((model, gpu), answers) in &kinds {
         let errors = metric_errors(answers);
         let mut cells = vec![model.clone(), (*gpu).to_owned(), format_count(answers.len() as u64)];
+        cells.push(measured_time(answers));
         for key in &shown {
             let found = errors.iter().find(|one| (one.metric, one.statistic) == *key).and_then(|one| one.errors);
             cells.push(found.map_or(String::new(), |errors| percent(errors.median)));
@@ -222,6 +224,13 @@ fn by_deployment(group: &Group<'_>) -> String {
         table.row(&cells.iter().map(String::as_str).collect::<Vec<_>>());
     }
     table.finish() + "\n"
+}
+
+/// Mean share of engine time that rests on measurements of the GPU.
+fn measured_time(answers: &[&Answer]) -> String {
+    let shares: Vec<f64> =
+        answers.iter().filter_map(|answer| answer.simulated.as_ref().ok()).map(|one| one.measured_share).collect();
+    format!("{:.0} %", 100.0 * shares.iter().sum::<f64>() / shares.len().max(1) as f64)
 }
 
 /// Signed errors of every case.

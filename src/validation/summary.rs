@@ -224,6 +224,7 @@ pub(super) mod tests {
             own_engine: true,
             scheduler: "vllm_v1",
             parallelism: "tp2".to_owned(),
+            measured_share: 0.75,
         });
         Answer {
             case: Case {

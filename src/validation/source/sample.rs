@@ -39,11 +39,13 @@ const COLUMNS: [&str; 11] = [
 const PEER_FILE: &str = "aiconfigurator_0.12_predictions.csv";
 const PEER: &str = "AIConfigurator 0.12";
 
-/// InferenceMAX: every client sends so many requests, after so many that are not measured.
+/// InferenceMAX: requests per client. All clients start at once on an idle server, and that burst is measured: the
+/// client waits for its warm-up requests (none in the first runs) before it begins.
 const REQUESTS_PER_CLIENT: u32 = 10;
-const WARMUP_PER_CLIENT: u32 = 2;
 /// InferenceMAX: lengths are uniform from this share of the nominal one up to it (`--random-range-ratio 0.8`).
 const SHORTEST_SHARE: f64 = 0.8;
+/// Begins the ids of DeepSeek-R1 runs that the sample lists as DeepSeek-V3, which has the same shapes.
+const DEEPSEEK_R1_ID: &str = "dsr1_";
 /// InferenceMAX's server flags.
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 const GPU_MEMORY_UTILIZATION: f64 = 0.9;
@@ -93,7 +95,7 @@ fn read_case(record: Record<'_>, stem: &str, peers: &BTreeMap<String, [f64; 2]>)
 fn refusal(record: Record<'_>, mode: &str, model: &str) -> Result<Option<String>, Diagnostic> {
     Ok(if mode != "agg" {
         Some("disaggregated serving is not simulated yet".to_owned())
-    } else if model.contains("DeepSeek-R1") {
+    } else if model.contains("DeepSeek-R1") || record.required("id")?.starts_with(DEEPSEEK_R1_ID) {
         Some("DeepSeek-R1 rows mix speculative and plain decoding without saying which".to_owned())
     } else if record.optional_count("concurrency")?.is_none() {
         Some("the concurrency is not recorded".to_owned())
@@ -126,8 +128,8 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         chunked_prefill: true,
     };
     let workload = Workload {
-        requests: (clients * (REQUESTS_PER_CLIENT + WARMUP_PER_CLIENT)) as usize,
-        warmup: (clients * WARMUP_PER_CLIENT) as usize,
+        requests: (clients * REQUESTS_PER_CLIENT) as usize,
+        warmup: 0,
         traffic: Traffic::Synthetic {
             arrival: Arrival::Closed { clients: vec![clients] },
             input: lengths(isl),
@@ -149,8 +151,14 @@ fn lengths(nominal: u32) -> LengthLaw {
 /// (e.g. 64 on a node of eight), or both as N with `moe_ep_size` N x N.
 fn read_split(record: Record<'_>) -> Result<Split, Diagnostic> {
     let size = |column: &str| Ok::<u32, Diagnostic>(record.optional_count(column)?.unwrap_or(1));
-    let (pipeline, tensor, data) = (size("pp_size")?, size("tp_size")?, size("attention_dp_size")?);
+    let (pipeline, tensor) = (size("pp_size")?, size("tp_size")?);
     let (expert_tp, expert_parallel) = (size("moe_tp_size")?, size("moe_ep_size")?);
+    // Where the ranks are not recorded, the GPUs of the experts say how many there are.
+    let ranks = record.optional_count("attention_dp_size")?;
+    let data = ranks.unwrap_or_else(|| {
+        let experts = expert_tp * expert_parallel;
+        if experts.is_multiple_of(tensor) { (experts / tensor).max(1) } else { 1 }
+    });
     let gpus = tensor * data;
     let side = expert_tp;
     if side > 1 && side == expert_parallel && gpus == side * side && (gpus > 8 || data == gpus) {
@@ -193,7 +201,7 @@ mod tests {
         assert_eq!(run.formats.kv_cache, Some(NumberFormat::Fp8));
         assert_eq!((run.split, run.engine.number()), (Split::tensor(2), Some((0, 10))));
         let stream = run.traffic.streams().remove(0);
-        assert_eq!((stream.clients, stream.warmup, stream.requests.len()), (Some(16), 32, 192));
+        assert_eq!((stream.clients, stream.warmup, stream.requests.len()), (Some(16), 0, 160));
         assert!(stream.requests.iter().all(|request| (800..=1000).contains(&request.prompt_tokens)));
         assert!(stream.requests.iter().all(|request| (80..=100).contains(&request.output_tokens)));
         assert_eq!(rows[0].measured[1].value, 8.0);
@@ -205,17 +213,18 @@ mod tests {
         let rows = cases(&[
             "b,vllm,0.19.0,some/Unknown-9B,h200_sxm,fp8,agg,1000,100,2,1,,2,1,40.5,8,16",
             "c,sglang,0.5.9,deepseek-ai/DeepSeek-R1,h200_sxm,fp8,agg,1000,100,8,1,,8,1,40.5,8,16",
+            "dsr1_x,sglang,0.5.9,deepseek-ai/DeepSeek-V3,h200_sxm,fp8,agg,1000,100,8,1,,8,1,40.5,8,16",
             "d,trtllm,1.2,Qwen/Qwen3-32B,gb200,fp4,disagg,1000,100,,,,,,40.5,8,16",
             "e,vllm,0.12.0,Qwen/Qwen3-32B,mi300x,,agg,1000,100,2,1,,2,1,40.5,8,16",
             "f,vllm,0.12.0,Qwen/Qwen3-32B,h100_sxm,,agg,1000,100,2,1,,2,1,40.5,8,",
         ]);
         let reasons: Vec<&str> = rows.iter().map(|case| case.run.as_ref().unwrap_err().as_str()).collect();
         for (reason, part) in
-            reasons.iter().zip(["Unknown-9B", "speculative", "disaggregated", "mi300x", "concurrency"])
+            reasons.iter().zip(["Unknown-9B", "speculative", "speculative", "disaggregated", "mi300x", "concurrency"])
         {
             assert!(reason.contains(part), "{reason}");
         }
-        assert_eq!(rows[2].group, "sample_test trtllm disaggregated");
+        assert_eq!(rows[3].group, "sample_test trtllm disaggregated");
     }
 
     #[test]
@@ -230,6 +239,7 @@ mod tests {
         assert_eq!(split("4,1,4,1,16"), Split { tensor: 1, data: 4, expert_parallel: 4, ..ep8 });
         assert_eq!(split("4,1,1,2,2"), Split { tensor: 4, data: 1, expert_tp: 2, expert_parallel: 2, pipeline: 1 });
         assert_eq!(split("4,1,,1,1"), Split::tensor(4));
+        assert_eq!(split("2,1,,4,1"), Split { tensor: 2, data: 2, expert_tp: 4, expert_parallel: 1, pipeline: 1 });
         assert_eq!(split("2,1,0,0,0"), Split::tensor(2));
     }
 }
