@@ -48,6 +48,8 @@ pub struct Run {
 pub struct Formats {
     /// Weights and the arithmetic that goes with them.
     pub weights: Option<NumberFormat>,
+    /// Inputs of the linear layers, where they are not those that go with the weights.
+    pub activations: Option<NumberFormat>,
     /// KV cache.
     pub kv_cache: Option<NumberFormat>,
 }

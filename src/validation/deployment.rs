@@ -118,6 +118,7 @@ fn precision(model: &mut Model, gpu: &Gpu, formats: Formats) -> Precision {
             model.quantized = Quantized::RoutedExperts;
         }
     }
+    precision.activations = formats.activations.unwrap_or(precision.activations);
     if gpu.flops(precision.activations).is_none() {
         precision.activations = NumberFormat::Bf16;
     }
@@ -207,7 +208,8 @@ mod tests {
     #[test]
     fn four_bit_floats_fall_back_to_bf16_arithmetic() {
         let catalog = Catalog::open(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-        let formats = Formats { weights: Some(NumberFormat::Nvfp4), kv_cache: Some(NumberFormat::Fp8) };
+        let formats =
+            Formats { weights: Some(NumberFormat::Nvfp4), kv_cache: Some(NumberFormat::Fp8), ..Formats::default() };
         let on = |gpu: &str| {
             let mut model = catalog.model("qwen3-32b").unwrap();
             precision(&mut model, &catalog.gpu(gpu).unwrap(), formats)

@@ -69,7 +69,7 @@ pub(super) fn model(repository: &str, precision: &str) -> Result<(&'static str, 
         known.eq_ignore_ascii_case(name) && (format.is_empty() || format.eq_ignore_ascii_case(precision))
     });
     match entry {
-        Some((_, _, model, weights)) => Ok((model, Formats { weights: *weights, kv_cache: None })),
+        Some((_, _, model, weights)) => Ok((model, Formats { weights: *weights, ..Formats::default() })),
         None => Err(format!("the catalog has no model `{name}`")),
     }
 }

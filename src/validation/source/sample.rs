@@ -49,6 +49,56 @@ const DEEPSEEK_R1_ID: &str = "dsr1_";
 /// InferenceMAX's server flags.
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 const GPU_MEMORY_UTILIZATION: f64 = 0.9;
+/// Where the published launch scripts (github.com/SemiAnalysisAI/InferenceX, `benchmarks`) depart from that.
+struct Recipe {
+    model: &'static str,
+    /// Beginning of the GPU's name.
+    gpu: &'static str,
+    kv_cache: Option<NumberFormat>,
+    activations: Option<NumberFormat>,
+    gpu_memory_utilization: f64,
+    /// The script deals out experts whatever the run's label says.
+    always_expert_parallel: bool,
+}
+
+const DEFAULT_RECIPE: Recipe = Recipe {
+    model: "",
+    gpu: "",
+    kv_cache: None,
+    activations: None,
+    gpu_memory_utilization: GPU_MEMORY_UTILIZATION,
+    always_expert_parallel: false,
+};
+
+/// The first that fits is taken.
+const RECIPES: [Recipe; 5] = [
+    Recipe { model: "llama-3.3-70b-fp8", kv_cache: Some(NumberFormat::Fp8), ..DEFAULT_RECIPE },
+    Recipe { model: "llama-3.3-70b-fp4", kv_cache: Some(NumberFormat::Fp8), ..DEFAULT_RECIPE },
+    // VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1; on Hopper Marlin kernels with bf16 inputs.
+    Recipe {
+        model: "gpt-oss-120b",
+        gpu: "b200",
+        kv_cache: Some(NumberFormat::Fp8),
+        activations: Some(NumberFormat::Fp8),
+        ..DEFAULT_RECIPE
+    },
+    Recipe {
+        model: "minimax-m2.5 fp8",
+        gpu: "b200",
+        gpu_memory_utilization: 0.95,
+        always_expert_parallel: true,
+        ..DEFAULT_RECIPE
+    },
+    Recipe { model: "kimi-k2 int4", gpu: "b200", gpu_memory_utilization: 0.97, ..DEFAULT_RECIPE },
+];
+
+fn recipe(model: &str, precision: &str, gpu: &str) -> &'static Recipe {
+    let with_precision = format!("{model} {precision}");
+    let fits =
+        |recipe: &&Recipe| (recipe.model == model || recipe.model == with_precision) && gpu.starts_with(recipe.gpu);
+    RECIPES.iter().find(fits).unwrap_or(&DEFAULT_RECIPE)
+}
+
 /// Version of the runs that do not say: the first ones, of October 2025.
 const FIRST_VLLM: &str = "0.10.2";
 
@@ -107,23 +157,24 @@ fn refusal(record: Record<'_>, mode: &str, model: &str) -> Result<Option<String>
 fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result<Result<Run, String>, Diagnostic> {
     let (isl, osl) = (record.count("isl")?, record.count("osl")?);
     let clients = record.count("concurrency")?;
-    let split = read_split(record)?;
+    let mut split = read_split(record)?;
+    let precision = record.text("precision").unwrap_or_default();
     let version = record.text("backend_version").or((backend == "vllm").then_some(FIRST_VLLM));
-    let names = names::model(model, record.text("precision").unwrap_or_default())
-        .and_then(|model| Ok((model, names::gpu(gpu)?)));
+    let names = names::model(model, precision).and_then(|model| Ok((model, names::gpu(gpu)?)));
     let ((model, mut formats), gpu) = match names {
         Ok(names) => names,
         Err(reason) => return Ok(Err(reason)),
     };
-    // The published recipe of these runs.
-    if model.starts_with("llama-3.3-70b") {
-        formats.kv_cache = Some(NumberFormat::Fp8);
+    let recipe = recipe(model, precision, gpu);
+    (formats.kv_cache, formats.activations) = (recipe.kv_cache, recipe.activations);
+    if recipe.always_expert_parallel {
+        (split.expert_tp, split.expert_parallel) = (1, split.expert_tp * split.expert_parallel);
     }
     let limits = Limits {
         max_num_seqs: clients,
         max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS.max(clients),
         max_model_len: isl + osl,
-        gpu_memory_utilization: GPU_MEMORY_UTILIZATION,
+        gpu_memory_utilization: recipe.gpu_memory_utilization,
         cuda_graph: true,
         chunked_prefill: true,
     };
@@ -146,9 +197,11 @@ fn lengths(nominal: u32) -> LengthLaw {
     LengthLaw::Uniform { min: shortest.max(1), max: nominal }
 }
 
-/// The split as the row has it, but for two slips of the sample that show in impossible numbers of GPUs: where both
-/// tensor and expert parallelism span the same N GPUs, `tp_size` or `attention_dp_size` is given as N x N
-/// (e.g. 64 on a node of eight), or both as N with `moe_ep_size` N x N.
+/// The split as the row has it, but for two slips of the sample that show in impossible numbers of GPUs. Where tensor and
+/// expert parallelism span the same N GPUs, `tp_size` or `attention_dp_size` is given as N x N (e.g. 64 on a node of
+/// eight). Where attention is tensor-parallel and experts are dealt out over N GPUs, `attention_dp_size` is given as N too
+/// and `moe_ep_size` as N x N: the launch scripts of these runs know no data-parallel attention, and the sample has some
+/// of the same measurements without it.
 fn read_split(record: Record<'_>) -> Result<Split, Diagnostic> {
     let size = |column: &str| Ok::<u32, Diagnostic>(record.optional_count(column)?.unwrap_or(1));
     let (pipeline, tensor) = (size("pp_size")?, size("tp_size")?);
@@ -166,7 +219,7 @@ fn read_split(record: Record<'_>) -> Result<Split, Diagnostic> {
         return Ok(Split { pipeline, tensor, data, expert_tp: 1, expert_parallel: side });
     }
     if tensor > 1 && tensor == data && expert_parallel == gpus {
-        return Ok(Split { pipeline, tensor: 1, data, expert_tp: 1, expert_parallel: data });
+        return Ok(Split { pipeline, tensor, data: 1, expert_tp: 1, expert_parallel: tensor });
     }
     // Sizes of experts that are not recorded, or do not cover the GPUs, mean tensor parallelism.
     if expert_tp * expert_parallel == gpus {
@@ -228,6 +281,21 @@ mod tests {
     }
 
     #[test]
+    fn launch_scripts_add_what_the_rows_leave_out() {
+        let row = |gpu: &str, model: &str, precision: &str| {
+            format!("a,vllm,0.19.0,{model},{gpu},{precision},agg,1000,100,4,1,1,4,1,40.5,8,16")
+        };
+        let run =
+            |gpu: &str, model: &str, precision: &str| cases(&[&row(gpu, model, precision)]).remove(0).run.unwrap();
+        let blackwell = run("b200_sxm", "openai/gpt-oss-120b", "fp4");
+        assert_eq!(blackwell.formats.activations, Some(NumberFormat::Fp8));
+        assert_eq!(run("h100_sxm", "openai/gpt-oss-120b", "fp4").formats.activations, None);
+        let split = run("b200_sxm", "MiniMaxAI/MiniMax-M2.5", "fp8").split;
+        assert_eq!((split.tensor, split.expert_tp, split.expert_parallel), (4, 1, 4));
+        assert_eq!(run("b200_sxm", "MiniMaxAI/MiniMax-M2.5", "fp4").split, Split::tensor(4));
+    }
+
+    #[test]
     fn impossible_numbers_of_gpus_are_read_as_what_they_must_mean() {
         let split = |sizes: &str| {
             let row = format!("a,trtllm,1.2,openai/gpt-oss-120b,b200_sxm,fp4,agg,1000,100,{sizes},40.5,8,16");
@@ -236,7 +304,7 @@ mod tests {
         let ep8 = Split { pipeline: 1, tensor: 8, data: 1, expert_tp: 1, expert_parallel: 8 };
         assert_eq!(split("64,1,1,8,8"), ep8);
         assert_eq!(split("1,1,64,8,8"), Split { tensor: 1, data: 8, ..ep8 });
-        assert_eq!(split("4,1,4,1,16"), Split { tensor: 1, data: 4, expert_parallel: 4, ..ep8 });
+        assert_eq!(split("4,1,4,1,16"), Split { tensor: 4, expert_parallel: 4, ..ep8 });
         assert_eq!(split("4,1,1,2,2"), Split { tensor: 4, data: 1, expert_tp: 2, expert_parallel: 2, pipeline: 1 });
         assert_eq!(split("4,1,,1,1"), Split::tensor(4));
         assert_eq!(split("2,1,,4,1"), Split { tensor: 2, data: 2, expert_tp: 4, expert_parallel: 1, pipeline: 1 });
