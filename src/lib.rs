@@ -8,6 +8,7 @@
 //! profiles/, models/ --catalog, fidelity, network--> StepCost, one per hardware key
 //! workload --> RequestStream, one per load
 //! explore: one atomic cursor over candidates -> sim -> one writer, in order -> results/RUN/parts/*.parquet
+//! measured runs --validation--> the same simulator --> errors, beside those of others
 //! results --> pareto, plots --> front.svg, front.png, front.csv and the table of the best deployments
 //! ```
 //!
@@ -34,9 +35,9 @@
 //! | [`cli`] | one file per verb |
 //!
 //! Where to add what: a GPU, model, engine version or sweep is a data file in `profiles/gpus`, `models`,
-//! `profiles/engines` or `sweeps`. A scheduler, router, trace format, network backend, importer or format of serving runs is one new file and one
-//! line in the `const` slice of its module; a result column is one line in `results/schema.rs`; a verb is one file
-//! in `cli`.
+//! `profiles/engines` or `sweeps`. A scheduler, router, trace format, network backend, importer or format of measured
+//! runs is one new file and one line in the `const` slice of its module; a result column is one line in
+//! `results/schema.rs`; a verb is one file in `cli`.
 
 pub mod catalog;
 pub mod cli;

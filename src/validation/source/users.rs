@@ -96,7 +96,7 @@ fn read_run(
     requests: u32,
     rate: Option<f64>,
 ) -> Result<Result<Run, String>, Diagnostic> {
-    let size = |column: &str| Ok::<Option<u32>, Diagnostic>(record.optional_count(column)?);
+    let size = |column: &str| record.optional_count(column);
     let tensor = size("tp")?.or(size("attn_tp")?).unwrap_or(1);
     let expert_parallel = size("ep")?.or(size("moe_ep")?).unwrap_or(1);
     let (data, pipeline) = (record.count("dp")?, record.count("pp")?);
