@@ -111,7 +111,10 @@ fn width(width: u32, tp: u32, multiple: u32) -> Result<(), Excluded> {
 }
 
 /// Whether the engine accepts these limits (the checks of vLLM's `SchedulerConfig`) and every request of the workload.
-pub(super) fn limits(engine: &EngineLimits, longest_request: u32) -> Result<(), Excluded> {
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn limits(engine: &EngineLimits, longest_request: u32) -> Result<(), Excluded> {
     let EngineLimits { max_num_batched_tokens, max_num_seqs, max_model_len, .. } = *engine;
     if max_model_len < longest_request {
         return Err(Excluded::ModelLengthBelowRequest { max_model_len, longest_request });

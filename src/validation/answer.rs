@@ -67,7 +67,9 @@ impl Simulated {
             Metric::PrefixHits => None,
         };
         let values: Option<Vec<f64>> = self.outcomes.iter().map(of).collect();
-        values.map(|values| values.iter().sum::<f64>() / values.len().max(1) as f64)
+        let mean = values.map(|values| values.iter().sum::<f64>() / values.len().max(1) as f64);
+        // A run without requests has no duration.
+        mean.filter(|mean| mean.is_finite())
     }
 }
 

@@ -340,7 +340,7 @@ impl Peer {
 /// Signed error of a prediction, in per cent of the measured value; `None` where that is zero.
 #[must_use]
 pub fn error_pct(predicted: f64, measured: f64) -> Option<f64> {
-    (measured != 0.0).then(|| 100.0 * (predicted / measured - 1.0))
+    Some(100.0 * (predicted / measured - 1.0)).filter(|error| error.is_finite())
 }
 
 #[cfg(test)]

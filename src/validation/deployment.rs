@@ -4,7 +4,7 @@ use crate::catalog::{Catalog, DEFAULT_ENGINE, EngineProfile, Gpu, Model, NumberF
 use crate::diag::Diagnostics;
 use crate::memory;
 use crate::scheduler::SCHEDULERS;
-use crate::space::{EngineLimits, Excluded, Parallelism, check_split};
+use crate::space::{EngineLimits, Excluded, Parallelism, check_limits, check_split};
 
 use super::case::{EngineVersion, Formats, Limits, Run, Split};
 
@@ -54,6 +54,10 @@ impl Deployed {
         let precision = precision(&mut model, &gpu, run.formats);
         let parallelism = startable(&model, &gpu, parallelism(&model, run.split), precision)?;
         let limits = engine_limits(&run.engine, &run.limits, longest_request);
+        if limits.max_num_seqs == 0 || limits.max_num_batched_tokens == 0 {
+            return Err("the engine's limits leave no room for a request".to_owned());
+        }
+        check_limits(&limits, longest_request).map_err(|excluded| excluded.to_string())?;
         let plan = memory::capacity(&model, &gpu, parallelism, precision, &limits, &profile.memory);
         let verdict = plan.verdict();
         if !verdict.fits() {

@@ -10,6 +10,9 @@ use serde::de::DeserializeOwned;
 
 use crate::diag::Diagnostic;
 
+/// More than any deployment has; products of two such numbers do not overflow.
+const MOST_GPUS: u32 = 1 << 15;
+
 /// Text of a file; decompressed if its name ends in `.gz`.
 pub(super) fn read_text(path: &Path) -> Result<String, Diagnostic> {
     let fail = |error: std::io::Error| Diagnostic::new(format!("cannot read `{}`: {error}", path.display()));
@@ -101,6 +104,14 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// A number of GPUs or of groups of them; `None` if the field is empty or zero.
+    pub(super) fn group_size(self, column: &str) -> Result<Option<u32>, Diagnostic> {
+        match self.optional_count(column)? {
+            Some(size) if size > MOST_GPUS => Err(self.problem(column, "is no number of GPUs")),
+            size => Ok(size),
+        }
+    }
+
     fn problem(self, column: &str, what: &str) -> Diagnostic {
         // The header is line 1.
         Diagnostic::new(format!("`{}`, row {}: `{column}` {what}", self.table.path.display(), self.row + 2))
@@ -147,6 +158,7 @@ mod tests {
             let records: Vec<Record<'_>> = table.records().collect();
             assert_eq!((records[0].count("n").unwrap(), records[0].text("name")), (64, Some("a, b")));
             assert_eq!((records[1].optional_count("n").unwrap(), records[1].text("name")), (None, None));
+            assert_eq!(records[0].group_size("n").unwrap(), Some(64));
             let error = records[2].number("n").unwrap_err();
             assert!(error.message.ends_with("row 4: `n` is not a number"), "{}", error.message);
             assert!(Table::read(&path, &["m"]).err().unwrap().message.contains("no column `m`"));

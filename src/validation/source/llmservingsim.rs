@@ -136,9 +136,9 @@ fn measured(recorded: &[Recorded], peer: Option<&Latencies>) -> Vec<Measured> {
 fn read_run(meta: &Meta, gpu: &str, recorded: &[Recorded]) -> Result<Run, String> {
     let (model, formats) = names::model(&meta.model, "")?;
     let arguments = &meta.engine_kwargs;
-    let (tensor, data) = (arguments.tensor_parallel_size, arguments.data_parallel_size);
-    let (expert_tp, expert_parallel) =
-        if arguments.enable_expert_parallel { (1, tensor * data) } else { (tensor * data, 1) };
+    let (tensor, data) = (arguments.tensor_parallel_size.max(1), arguments.data_parallel_size.max(1));
+    let gpus = tensor.saturating_mul(data);
+    let (expert_tp, expert_parallel) = if arguments.enable_expert_parallel { (1, gpus) } else { (gpus, 1) };
     let start = recorded.iter().map(|one| one.arrival_time).fold(f64::INFINITY, f64::min);
     let requests = recorded.iter().map(|one| Request {
         arrival: Ticks::from_seconds(one.arrival_time - start),

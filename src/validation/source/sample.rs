@@ -41,7 +41,7 @@ const PEER: &str = "AIConfigurator 0.12";
 
 /// InferenceMAX: requests per client. All clients start at once on an idle server, and that burst is measured: the
 /// client waits for its warm-up requests (none in the first runs) before it begins.
-const REQUESTS_PER_CLIENT: u32 = 10;
+const REQUESTS_PER_CLIENT: usize = 10;
 /// InferenceMAX: lengths are uniform from this share of the nominal one up to it (`--random-range-ratio 0.8`).
 const SHORTEST_SHARE: f64 = 0.8;
 /// Begins the ids of DeepSeek-R1 runs that the sample lists as DeepSeek-V3, which has the same shapes.
@@ -173,13 +173,13 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
     let limits = Limits {
         max_num_seqs: clients,
         max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS.max(clients),
-        max_model_len: isl + osl,
+        max_model_len: isl.saturating_add(osl),
         gpu_memory_utilization: recipe.gpu_memory_utilization,
         cuda_graph: true,
         chunked_prefill: true,
     };
     let workload = Workload {
-        requests: (clients * REQUESTS_PER_CLIENT) as usize,
+        requests: clients as usize * REQUESTS_PER_CLIENT,
         warmup: 0,
         traffic: Traffic::Synthetic {
             arrival: Arrival::Closed { clients: vec![clients] },
@@ -203,11 +203,11 @@ fn lengths(nominal: u32) -> LengthLaw {
 /// and `moe_ep_size` as N x N: the launch scripts of these runs know no data-parallel attention, and the sample has some
 /// of the same measurements without it.
 fn read_split(record: Record<'_>) -> Result<Split, Diagnostic> {
-    let size = |column: &str| Ok::<u32, Diagnostic>(record.optional_count(column)?.unwrap_or(1));
+    let size = |column: &str| Ok::<u32, Diagnostic>(record.group_size(column)?.unwrap_or(1));
     let (pipeline, tensor) = (size("pp_size")?, size("tp_size")?);
     let (expert_tp, expert_parallel) = (size("moe_tp_size")?, size("moe_ep_size")?);
     // Where the ranks are not recorded, the GPUs of the experts say how many there are.
-    let ranks = record.optional_count("attention_dp_size")?;
+    let ranks = record.group_size("attention_dp_size")?;
     let data = ranks.unwrap_or_else(|| {
         let experts = expert_tp * expert_parallel;
         if experts.is_multiple_of(tensor) { (experts / tensor).max(1) } else { 1 }

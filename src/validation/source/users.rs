@@ -97,9 +97,10 @@ fn read_run(
     rate: Option<f64>,
 ) -> Result<Result<Run, String>, Diagnostic> {
     let size = |column: &str| record.optional_count(column);
-    let tensor = size("tp")?.or(size("attn_tp")?).unwrap_or(1);
-    let expert_parallel = size("ep")?.or(size("moe_ep")?).unwrap_or(1);
-    let (data, pipeline) = (record.count("dp")?, record.count("pp")?);
+    let group = |column: &str| record.group_size(column);
+    let tensor = group("tp")?.or(group("attn_tp")?).unwrap_or(1);
+    let expert_parallel = group("ep")?.or(group("moe_ep")?).unwrap_or(1);
+    let (data, pipeline) = (group("dp")?.unwrap_or(1), group("pp")?.unwrap_or(1));
     let gpus = tensor * data;
     let limits = Limits {
         max_num_seqs: size("max_num_seqs")?.unwrap_or(MAX_NUM_SEQS),
@@ -118,7 +119,7 @@ fn read_run(
         let (Some(isl), Some(osl)) = (lengths("isl"), lengths("osl")) else {
             return Err("the lengths of its requests are not recorded".to_owned());
         };
-        let rate = rate.ok_or("the rate of arrivals is not recorded")?;
+        let rate = rate.filter(|rate| *rate > 0.0).ok_or("the rate of arrivals is not recorded")?;
         let workload = Workload {
             requests: requests as usize,
             warmup: 0,
