@@ -8,6 +8,7 @@
 //! profiles/, models/ --catalog, fidelity, network--> StepCost, one per hardware key
 //! workload --> RequestStream, one per load
 //! explore: one atomic cursor over candidates -> sim -> one writer, in order -> results/RUN/parts/*.parquet
+//! measured runs --validation--> the same simulator --> errors, beside those of others
 //! results --> pareto, plots --> front.svg, front.png, front.csv and the table of the best deployments
 //! ```
 //!
@@ -29,13 +30,14 @@
 //! | [`results`] | one table of columns; Parquet parts, manifest, reader, merge |
 //! | [`pareto`] [`cost`] | SLA filter, dominance, front, knee; spend ratio and cost efficiency |
 //! | [`explore`] | plan, shared work, worker pool, ordered writer |
+//! | [`validation`] | measured serving runs, simulated again and compared |
 //! | [`plots`] | figures |
 //! | [`cli`] | one file per verb |
 //!
 //! Where to add what: a GPU, model, engine version or sweep is a data file in `profiles/gpus`, `models`,
-//! `profiles/engines` or `sweeps`. A scheduler, router, trace format, network backend or importer is one new file and one
-//! line in the `const` slice of its module; a result column is one line in `results/schema.rs`; a verb is one file
-//! in `cli`.
+//! `profiles/engines` or `sweeps`. A scheduler, router, trace format, network backend, importer or format of measured
+//! runs is one new file and one line in the `const` slice of its module; a result column is one line in
+//! `results/schema.rs`; a verb is one file in `cli`.
 
 pub mod catalog;
 pub mod cli;
@@ -55,4 +57,5 @@ pub mod space;
 pub mod spec;
 pub mod stats;
 pub mod units;
+pub mod validation;
 pub mod workload;

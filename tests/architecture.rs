@@ -24,6 +24,7 @@ const ORDER: &[&str] = &[
     "pareto",
     "cost",
     "explore",
+    "validation",
     "plots",
     "cli",
 ];
@@ -35,9 +36,18 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("std::time", &["src/explore/", "src/cli/"]),
     (
         "std::fs",
-        &["src/catalog/", "src/spec/", "src/fidelity/", "src/workload/", "src/results/", "src/plots/", "src/cli/"],
+        &[
+            "src/catalog/",
+            "src/spec/",
+            "src/fidelity/",
+            "src/workload/",
+            "src/results/",
+            "src/validation/",
+            "src/plots/",
+            "src/cli/",
+        ],
     ),
-    ("rayon::", &["src/explore/", "src/fidelity/"]),
+    ("rayon::", &["src/explore/", "src/fidelity/", "src/validation/"]),
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -16,6 +16,7 @@ mod report;
 mod run;
 mod schema;
 mod top;
+mod validate;
 mod workspace;
 
 use std::path::PathBuf;
@@ -63,6 +64,8 @@ pub enum Command {
     Columns(columns::ColumnsArgs),
     /// Import kernel measurements, fit predictors, show their errors
     Profile(profile::ProfileArgs),
+    /// Simulate measured serving runs again and report the errors
+    Validate(validate::ValidateArgs),
     /// Print the JSON Schema of the sweep file, for editors
     Schema(schema::SchemaArgs),
 }
@@ -96,6 +99,7 @@ fn dispatch(cli: &Cli, output: &mut Output<'_>) -> Result<Exit, Failure> {
             profile::run(args, &catalog, output.results)?;
             Ok(Exit::Success)
         }
+        Command::Validate(args) => validate::run(args, &catalog()?, output),
         Command::Schema(args) => schema::run(args, output),
     }
 }

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::axis::Scale;
-use super::chart::{text_width, write_png, write_svg};
-use super::layout::{BORDER, Legend, LegendEntry, Panel, Symbol, draw_ring, draw_titles};
-use super::scene::{Anchor, Colour, Frame, Scene};
-use super::theme::{FIGURE_SIZE, INK, SMALL_SIZE, TEXT_SIZE, category};
+use super::chart::{write_png, write_svg};
+use super::layout::{Legend, LegendEntry, Panel, Symbol, draw_ring, draw_titles};
+use super::panels::{Panels, draw_panel_titles};
+use super::scene::{Colour, Frame, Scene};
+use super::theme::{FIGURE_SIZE, INK, category};
 use crate::diag::Diagnostic;
 
 /// One curve.
@@ -47,6 +48,8 @@ pub struct ErrorFigure {
     pub title: String,
     /// What is compared, in one line.
     pub subtitle: String,
+    /// What the shares count, in the plural.
+    pub counted: String,
     /// Names of the curves; the position chooses the colour.
     pub series: Vec<String>,
     /// Names of the published results, and the curve that each belongs to, if it is one.
@@ -57,20 +60,8 @@ pub struct ErrorFigure {
     pub footnote: String,
 }
 
-/// Panels in a row.
-const COLUMNS: usize = 2;
 /// Errors covered by the horizontal axis, in per cent; smaller and larger ones lie on its ends.
 const ERRORS: (f64, f64) = (0.1, 100.0);
-/// Height of a panel's area, and the room for its title above and its axis below.
-const PANEL_HEIGHT: f64 = 250.0;
-const PANEL_TITLE: f64 = 26.0;
-const PANEL_AXIS: f64 = 52.0;
-/// From the figure's top to the first panel's title, with one row of legend; from the last axis to the figure's bottom.
-const TOP: f64 = 96.0;
-const BOTTOM: f64 = 34.0;
-/// Left of a panel: vertical axis title and tick labels; right of it.
-const PANEL_LEFT: f64 = 50.0;
-const PANEL_RIGHT: f64 = 16.0;
 /// Close enough for twofolds and fivefolds between the powers of ten.
 const TICK_SPACING: f64 = 40.0;
 const CURVE_WIDTH: f64 = 2.0;
@@ -87,23 +78,12 @@ pub fn draw_errors(figure: &ErrorFigure, path: &Path) -> Result<(), Diagnostic> 
 
 fn scene(figure: &ErrorFigure) -> Scene {
     let legend = Legend::new(legend_entries(figure), FIGURE_SIZE.0);
-    let top = TOP + legend.extra_height();
-    let row_height = PANEL_TITLE + PANEL_HEIGHT + PANEL_AXIS;
-    let rows = figure.panels.len().div_ceil(COLUMNS);
-    let mut scene = Scene::new((FIGURE_SIZE.0, top + rows as f64 * row_height + BOTTOM));
+    let panels = Panels::new(&legend);
+    let mut scene = Scene::new(panels.figure_size(figure.panels.len()));
     draw_titles(&mut scene, &figure.title, &figure.subtitle, &figure.footnote);
     legend.draw(&mut scene);
-    let column_width = (FIGURE_SIZE.0 - BORDER) / COLUMNS as f64;
     for (number, panel) in figure.panels.iter().enumerate() {
-        let left = (number % COLUMNS) as f64 * column_width + BORDER / 2.0;
-        let row_top = top + (number / COLUMNS) as f64 * row_height;
-        let area = Frame {
-            left: left + PANEL_LEFT,
-            right: left + column_width - PANEL_RIGHT,
-            top: row_top + PANEL_TITLE,
-            bottom: row_top + PANEL_TITLE + PANEL_HEIGHT,
-        };
-        draw_panel(&mut scene, figure, panel, area);
+        draw_panel(&mut scene, figure, panel, panels.area(number));
     }
     scene
 }
@@ -128,12 +108,8 @@ fn legend_entries(figure: &ErrorFigure) -> Vec<LegendEntry> {
 fn draw_panel(scene: &mut Scene, figure: &ErrorFigure, panel: &ErrorPanel, area: Frame) {
     let axes = Panel::at(area, Scale::fixed(ERRORS.0, ERRORS.1, true), Scale::fixed(0.0, 100.0, false));
     axes.draw_grid(scene, TICK_SPACING);
-    scene.bold(&panel.title, [area.left, area.top - 12.0], Anchor::Start, TEXT_SIZE, INK);
-    let middle = [(area.left + area.right) / 2.0, area.bottom + 34.0];
-    scene.text("Relative error, absolute (%)", middle, Anchor::Middle, SMALL_SIZE, INK);
-    let title = "Share of shapes (%)";
-    let start = (area.top + area.bottom + text_width(title, SMALL_SIZE, false)) / 2.0;
-    scene.upward(title, [area.left - PANEL_LEFT + 10.0, start], Anchor::Start, SMALL_SIZE, INK);
+    let share = format!("Share of {} (%)", figure.counted);
+    draw_panel_titles(scene, area, &panel.title, "Relative error, absolute (%)", &share);
     let place = |error: f64, share: f64| axes.position(error.clamp(ERRORS.0, ERRORS.1), share);
     for curve in &panel.curves {
         let step = 100.0 / (curve.quantiles.len().max(2) - 1) as f64;
@@ -148,6 +124,7 @@ fn draw_panel(scene: &mut Scene, figure: &ErrorFigure, panel: &ErrorPanel, area:
 
 #[cfg(test)]
 mod tests {
+    use super::super::panels::TOP;
     use super::super::scene::Shape;
     use super::*;
 
@@ -160,6 +137,7 @@ mod tests {
         ErrorFigure {
             title: "Errors".to_owned(),
             subtitle: String::new(),
+            counted: "shapes".to_owned(),
             series: vec!["linear".to_owned()],
             references: vec![("published".to_owned(), Some(0))],
             panels: vec![panel.clone(), panel.clone(), panel],

@@ -15,6 +15,7 @@ mod column;
 mod derived;
 mod durable;
 mod encode;
+mod export;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod manifest;
@@ -28,6 +29,7 @@ pub use column::{Column, Direction, Group, Kind, Value};
 pub use derived::{IDLE_POWER_SHARE, tokens_per_usd};
 pub use durable::failure;
 pub(crate) use durable::replace_bytes;
+pub use export::write_table;
 pub use manifest::Manifest;
 pub use reader::Table;
 pub use row::{OwnedRow, PrunedRow, Row, Status};

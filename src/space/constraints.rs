@@ -21,6 +21,15 @@ pub(super) fn parallelism(model: &Model, pp: u32, tp: u32, dp: u32, ep: u32) -> 
     Ok(Parallelism { pp, tp_attention: tp, dp_attention: dp, tp_ffn, ep_ffn })
 }
 
+/// Whether a GPU of this type can serve the model cut this way in these formats.
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn check_split(model: &Model, gpu: &Gpu, split: Parallelism, precision: Precision) -> Result<(), Excluded> {
+    sharding(model, split, precision.weights)?;
+    arithmetic(gpu, precision)
+}
+
 /// Number of replicas: the given one, or as many as the budget holds. A budget must be met exactly, or with
 /// `at_most` not exceeded.
 pub(super) fn replicas(world_size: u64, gpus: u32, given: Option<u32>, at_most: bool) -> Result<u32, Excluded> {
@@ -102,7 +111,10 @@ fn width(width: u32, tp: u32, multiple: u32) -> Result<(), Excluded> {
 }
 
 /// Whether the engine accepts these limits (the checks of vLLM's `SchedulerConfig`) and every request of the workload.
-pub(super) fn limits(engine: &EngineLimits, longest_request: u32) -> Result<(), Excluded> {
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn limits(engine: &EngineLimits, longest_request: u32) -> Result<(), Excluded> {
     let EngineLimits { max_num_batched_tokens, max_num_seqs, max_model_len, .. } = *engine;
     if max_model_len < longest_request {
         return Err(Excluded::ModelLengthBelowRequest { max_model_len, longest_request });

@@ -6,3 +6,4 @@ mod bad_input;
 mod main_job;
 mod quick_start;
 mod support;
+mod validate;

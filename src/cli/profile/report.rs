@@ -144,6 +144,7 @@ impl Inputs {
                 "Distribution of |predicted / measured − 1| over rows that the fit has not seen; all number formats. \
                        Rings: p50 and p95 of the Frontier paper, H800, BF16."
                     .to_owned(),
+            counted: "shapes".to_owned(),
             series: DRAWN.iter().map(name).collect(),
             references: references.collect(),
             panels: panels.collect(),
