@@ -75,8 +75,11 @@ impl CostModel {
     /// # Errors
     /// A profile that exists but cannot be read.
     pub fn load(root: &Path, gpu: &Gpu, engine: &str) -> Result<Self, Diagnostic> {
+        let fitted = root.join(FITTED_FOLDER);
+        // Cards list every error and take a while to read: those of other GPUs only where there is none of this one.
+        let own = engine_folders(&fitted.join(&gpu.name));
         let mut candidates = Vec::new();
-        for folder in profile_folders(&root.join(FITTED_FOLDER)) {
+        for folder in if own.is_empty() { profile_folders(&fitted) } else { own } {
             let card = Card::load(&folder.join(CARD_FILE))?;
             candidates.push((distance(&card.gpu.to_gpu(), gpu), version_distance(&card.engine, engine), folder));
         }
@@ -215,13 +218,19 @@ const SAME_ARCHITECTURE: u32 = 3;
 /// Folders GPU/ENGINE with a card, sorted; none if the folder does not exist.
 #[must_use]
 pub fn profile_folders(fitted: &Path) -> Vec<PathBuf> {
-    let children = |folder: &Path| -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> =
-            fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
-        paths.sort();
-        paths
-    };
-    children(fitted).iter().flat_map(|gpu| children(gpu)).filter(|folder| folder.join(CARD_FILE).is_file()).collect()
+    children(fitted).iter().flat_map(|gpu| engine_folders(gpu)).collect()
+}
+
+/// Folders ENGINE with a card below that of one GPU, sorted.
+fn engine_folders(gpu: &Path) -> Vec<PathBuf> {
+    children(gpu).into_iter().filter(|folder| folder.join(CARD_FILE).is_file()).collect()
+}
+
+fn children(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
 }
 
 /// How far apart two engines `NAME-MAJOR.MINOR` are: versions of one engine by their number, different engines farther
