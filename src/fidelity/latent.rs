@@ -117,3 +117,49 @@ pub fn growth(operator: &Operator) -> Option<Growth> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADS: AttentionHeads = AttentionHeads {
+        query: 16,
+        kv: 1,
+        qk_dim: 576,
+        v_dim: 512,
+        cached_elements_per_token: 576,
+        window: None,
+        kv_cache: NumberFormat::Fp8,
+    };
+
+    #[test]
+    fn decode_grows_from_the_first_token_and_keeps_its_projections() {
+        let growth = growth(&Operator::decode_attention(8, 1000.0, HEADS)).unwrap();
+        let block = LatentBlock { heads: 16, weights: NumberFormat::Bf16, kv_cache: NumberFormat::Fp8 };
+        assert_eq!(growth.block, Operator::LatentDecode { batch: 8.0, context_tokens: 1000.0, block });
+        assert_eq!(growth.shortest, Operator::LatentDecode { batch: 8.0, context_tokens: 1.0, block });
+        assert_eq!(growth.share, 1.0);
+        // 999 further tokens of 576 bytes for each of 8 sequences.
+        let bytes = |context| decode_work(8.0, context, &block).bytes;
+        assert_eq!(bytes(1000.0) - bytes(1.0), 8.0 * 999.0 * 576.0);
+    }
+
+    #[test]
+    fn a_prompt_is_compared_with_as_many_tokens_in_short_ones() {
+        let heads = AttentionHeads { kv: 16, qk_dim: 192, v_dim: 128, ..HEADS };
+        let chunk = Operator::PrefillAttention { batch: 2, chunk_tokens: 512, context_tokens: 256, heads };
+        let growth = growth(&chunk).unwrap();
+        let Operator::LatentPrefill { batch, tokens, .. } = growth.block else { panic!("{growth:?}") };
+        let Operator::LatentPrefill { batch: short_batch, tokens: short, .. } = growth.shortest else {
+            panic!("{growth:?}")
+        };
+        assert_eq!((batch * tokens, short_batch * short, short), (2048.0, 2048.0, SHORT_PROMPT_TOKENS));
+        assert_eq!(growth.share, 0.5);
+    }
+
+    #[test]
+    fn grouped_attention_has_no_block() {
+        let heads = AttentionHeads { kv: 2, qk_dim: 128, v_dim: 128, ..HEADS };
+        assert!(growth(&Operator::decode_attention(8, 1000.0, heads)).is_none());
+    }
+}

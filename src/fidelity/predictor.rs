@@ -207,7 +207,8 @@ impl Predictor for CostModel {
 }
 
 /// Attention kernels are written anew for each architecture, and share less with the last one than with the roofline:
-/// decode on B200 is 42 % off by the efficiencies of H100, 30 % by the default ones; on L40S 46 and 16 % (`profiles/checks`).
+/// decode on B200 was 42 % off by the efficiencies of H100, 30 % by the default ones; on L40S by A100 46 and 16 % (medians
+/// over the tables of `profiles/checks`).
 const fn is_attention(operator: &Operator) -> bool {
     matches!(operator, Operator::PrefillAttention { .. } | Operator::DecodeAttention { .. })
 }
@@ -299,6 +300,7 @@ mod tests {
     use crate::fidelity::import::{Measurement, Measurements};
     use crate::fidelity::operator::StreamingKind;
     use crate::fidelity::train::{Fitted, train};
+    use crate::fidelity::transfer::{TransferCheck, TransferError};
     use crate::network::test_gpus;
 
     fn gemm(tokens: u32, n: u32, k: u32) -> Operator {
@@ -439,6 +441,43 @@ mod tests {
         let model = CostModel::new(&gpu, Some(FittedProfile::new(card, families)));
         assert_eq!(model.predict(&warm).time_ns, roofline_ns(&warm, &gpu));
         assert!(model.predict(&cold).time_ns < 0.4 * roofline_ns(&cold, &gpu));
+    }
+
+    #[test]
+    fn unequal_lengths_cost_a_share_of_the_way_to_the_longest() {
+        let model = CostModel::new(&test_gpus::h100_sxm(), None);
+        let heads = AttentionHeads {
+            query: 8,
+            kv: 8,
+            qk_dim: 128,
+            v_dim: 128,
+            cached_elements_per_token: 2048,
+            window: None,
+            kv_cache: NumberFormat::Bf16,
+        };
+        let time = |context_tokens, longest_tokens| {
+            let batch = 64;
+            model.predict(&Operator::DecodeAttention { batch, context_tokens, longest_tokens, heads }).time_ns
+        };
+        let (mean, longest) = (time(4096.0, 4096.0), time(16_384.0, 16_384.0));
+        let expected = mean + UNEQUAL_LENGTHS * (longest - mean);
+        assert!((time(4096.0, 16_384.0) / expected - 1.0).abs() < 1e-12);
+        assert!(expected > 1.1 * mean);
+    }
+
+    #[test]
+    fn transfers_are_as_uncertain_as_the_shipped_checks_say() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/checks");
+        let check = TransferCheck::load(&folder.join("h200-from-h100.toml")).unwrap();
+        for (family, [within, between]) in TRANSFER_UNCERTAINTIES {
+            assert!(within < between, "{family:?}");
+            let all =
+                |error: &&TransferError| error.family == family.name() && error.group == "all" && error.range == "all";
+            if let Some(error) = check.errors.iter().find(all) {
+                let seen = error.statistics.p90 / 164.5;
+                assert!((within - seen).abs() < 0.015, "{family:?}: {within} against {seen}");
+            }
+        }
     }
 
     #[test]

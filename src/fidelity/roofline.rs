@@ -295,6 +295,18 @@ mod tests {
     }
 
     #[test]
+    fn small_streaming_kernels_read_what_the_one_before_left_in_the_l2() {
+        // 142 multiprocessors stream 3.7 TB/s from the L2 of an L40S, whose memory has 0.86.
+        let gpu = test_gpus::l40s();
+        let time = |bytes| roofline_ns(&Operator::Streaming { kind: StreamingKind::Norm, bytes, kernels: 1 }, &gpu);
+        let beyond_launch = |bytes| time(bytes) - KERNEL_FLOOR_NS;
+        let (small, large) = (0.9 * gpu.l2_bytes as f64, 1.1 * gpu.l2_bytes as f64);
+        let ratio = (beyond_launch(large) / large) / (beyond_launch(small) / small);
+        let expected = L2_BYTES_PER_SM_SECOND * 142.0 / gpu.memory_bytes_per_second;
+        assert!((ratio - expected).abs() < 1e-9 && expected > 4.0, "{ratio} against {expected}");
+    }
+
+    #[test]
     fn gemm_by_hand() {
         let gpu = test_gpus::h100_sxm();
         let work = work(&gemm(16, 8192, 4096, NumberFormat::Bf16), &gpu);

@@ -314,3 +314,30 @@ fn latent_shape(
         likeness: 1.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::test_gpus;
+
+    #[test]
+    fn a_chunk_resembles_prompts_as_far_as_its_tiles_fill_the_gpu() {
+        let gpu = test_gpus::h100_sxm();
+        let heads = AttentionHeads {
+            query: 32,
+            kv: 8,
+            qk_dim: 128,
+            v_dim: 128,
+            cached_elements_per_token: 2048,
+            window: None,
+            kv_cache: NumberFormat::Bf16,
+        };
+        let likeness = |chunk_tokens, context_tokens| {
+            shape(&Operator::PrefillAttention { batch: 1, chunk_tokens, context_tokens, heads }, &gpu).unwrap().likeness
+        };
+        // 64 tokens of 4 heads each are 2 tiles of 128 rows for each of 8 key-value heads, over 132 multiprocessors.
+        assert_eq!(likeness(64, 8192), 16.0 / 132.0);
+        assert_eq!(likeness(1024, 8192), 1.0);
+        assert_eq!(likeness(64, 0), 1.0, "prompts were measured themselves");
+    }
+}

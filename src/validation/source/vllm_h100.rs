@@ -225,6 +225,24 @@ mod tests {
     }
 
     #[test]
+    fn repeated_prompts_are_found_by_the_period_of_their_lengths() {
+        let request = |prompt_tokens| Request { arrival: Ticks::ZERO, prompt_tokens, output_tokens: 1 };
+        let lengths = [500, 510, 520].into_iter().cycle().take(12);
+        let mut requests: Vec<Request> = lengths.map(request).collect();
+        // A client that answered out of order.
+        requests[7].prompt_tokens = 999;
+        let prefixes = repeated_prompts(&requests);
+        assert!(prefixes.iter().all(Option::is_none), "two of nine pairs differ, more than one in ten");
+        requests.extend([500, 510, 520].into_iter().cycle().take(30).map(request));
+        let prefixes = repeated_prompts(&requests);
+        assert_eq!(prefixes[..3], [None; 3]);
+        assert_eq!(prefixes[4], Some(Prefix { source: 1, tokens: 510 }));
+        assert_eq!((prefixes[7], prefixes[10]), (None, None));
+        let same = vec![request(500); 40];
+        assert!(repeated_prompts(&same).iter().all(Option::is_none), "equal lengths tell nothing");
+    }
+
+    #[test]
     fn tpot_comes_from_the_configured_output_length() {
         let cases = cases("0,0,590,200,0,0.1,1.1\n1,500000,600,3,0,0.2,1.4\n");
         let run = cases[0].run.as_ref().unwrap();
