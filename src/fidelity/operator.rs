@@ -177,6 +177,15 @@ pub struct AttentionHeads {
     pub kv_cache: NumberFormat,
 }
 
+impl AttentionHeads {
+    /// Grouped attention without a window: `query` heads share `kv` key-value heads of `width` elements, all cached.
+    #[must_use]
+    pub const fn grouped(query: u32, kv: u32, width: u32, kv_cache: NumberFormat) -> Self {
+        let cached_elements_per_token = 2 * kv * width;
+        Self { query, kv, qk_dim: width, v_dim: width, cached_elements_per_token, window: None, kv_cache }
+    }
+}
+
 /// The routed experts of one layer as one GPU holds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {

@@ -417,15 +417,7 @@ mod tests {
     #[test]
     fn a_cache_that_stayed_in_the_l2_is_priced_as_if_read_from_memory() {
         let gpu = test_gpus::h100_sxm();
-        let heads = AttentionHeads {
-            query: 8,
-            kv: 8,
-            qk_dim: 128,
-            v_dim: 128,
-            cached_elements_per_token: 2048,
-            window: None,
-            kv_cache: NumberFormat::Bf16,
-        };
+        let heads = AttentionHeads::grouped(8, 8, 128, NumberFormat::Bf16);
         let decode = |context_tokens| Operator::DecodeAttention {
             batch: 8,
             context_tokens,
@@ -446,15 +438,7 @@ mod tests {
     #[test]
     fn unequal_lengths_cost_a_share_of_the_way_to_the_longest() {
         let model = CostModel::new(&test_gpus::h100_sxm(), None);
-        let heads = AttentionHeads {
-            query: 8,
-            kv: 8,
-            qk_dim: 128,
-            v_dim: 128,
-            cached_elements_per_token: 2048,
-            window: None,
-            kv_cache: NumberFormat::Bf16,
-        };
+        let heads = AttentionHeads::grouped(8, 8, 128, NumberFormat::Bf16);
         let time = |context_tokens, longest_tokens| {
             let batch = 64;
             model.predict(&Operator::DecodeAttention { batch, context_tokens, longest_tokens, heads }).time_ns
@@ -463,6 +447,24 @@ mod tests {
         let expected = mean + UNEQUAL_LENGTHS * (longest - mean);
         assert!((time(4096.0, 16_384.0) / expected - 1.0).abs() < 1e-12);
         assert!(expected > 1.1 * mean);
+    }
+
+    #[test]
+    fn a_short_chunk_takes_over_little_of_the_efficiency_of_prompts() {
+        let gpu = test_gpus::h100_sxm();
+        let heads = AttentionHeads::grouped(8, 8, 128, NumberFormat::Bf16);
+        let prefill =
+            |chunk_tokens, context_tokens| Operator::PrefillAttention { batch: 1, chunk_tokens, context_tokens, heads };
+        let prompts = (4..15).map(|exponent| prefill(1 << exponent, 0));
+        let row = |operator| Measurement { operator, latency_ns: 2.0 * roofline_ns(&operator, &gpu) };
+        let rows = prompts.map(row).collect();
+        let Fitted { card, families } =
+            train(Measurements { rows, ..Measurements::default() }, &gpu, "made-up-1").unwrap();
+        let model = CostModel::new(&gpu, Some(FittedProfile::new(card, families)));
+        // One tile per head on 132 multiprocessors.
+        let chunk = prefill(64, 8192);
+        let expected = roofline_ns(&chunk, &gpu) * libm::pow(2.0, 8.0 / 132.0);
+        assert!((model.predict(&chunk).time_ns / expected - 1.0).abs() < 0.01, "{expected}");
     }
 
     #[test]

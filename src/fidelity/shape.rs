@@ -323,15 +323,7 @@ mod tests {
     #[test]
     fn a_chunk_resembles_prompts_as_far_as_its_tiles_fill_the_gpu() {
         let gpu = test_gpus::h100_sxm();
-        let heads = AttentionHeads {
-            query: 32,
-            kv: 8,
-            qk_dim: 128,
-            v_dim: 128,
-            cached_elements_per_token: 2048,
-            window: None,
-            kv_cache: NumberFormat::Bf16,
-        };
+        let heads = AttentionHeads::grouped(32, 8, 128, NumberFormat::Bf16);
         let likeness = |chunk_tokens, context_tokens| {
             shape(&Operator::PrefillAttention { batch: 1, chunk_tokens, context_tokens, heads }, &gpu).unwrap().likeness
         };

@@ -236,15 +236,7 @@ impl Shard {
     fn heads(&self) -> AttentionHeads {
         let Widths { heads, kv_heads, head, .. } = *self.model;
         let kv = kv_heads.div_ceil(self.tensor);
-        AttentionHeads {
-            query: heads.div_ceil(self.tensor),
-            kv,
-            qk_dim: head,
-            v_dim: head,
-            cached_elements_per_token: 2 * kv * head,
-            window: None,
-            kv_cache: NumberFormat::Bf16,
-        }
+        AttentionHeads::grouped(heads.div_ceil(self.tensor), kv, head, NumberFormat::Bf16)
     }
 
     fn gemm(tokens: u32, n: u32, k: u32) -> Operator {

@@ -131,15 +131,7 @@ fn attention_heads(fields: &Fields<'_>) -> Result<AttentionHeads, String> {
         return Err(format!("attention in `{}`: only 16-bit arithmetic is fitted", fields.text[1]));
     }
     let window = Some(fields.numbers[3]).filter(|window| *window > 0);
-    Ok(AttentionHeads {
-        query,
-        kv,
-        qk_dim: head_dim,
-        v_dim: head_dim,
-        cached_elements_per_token: 2 * kv * head_dim,
-        window,
-        kv_cache,
-    })
+    Ok(AttentionHeads { window, ..AttentionHeads::grouped(query, kv, head_dim, kv_cache) })
 }
 
 fn prefill(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {

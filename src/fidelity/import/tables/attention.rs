@@ -57,15 +57,7 @@ fn heads(record: &Record<'_>, model: &str) -> Result<AttentionHeads, String> {
     let tensor = record.positive(TENSOR)?;
     let head = head_width(model, record.positive("n_embd")?, query)?;
     let kv = kv.div_ceil(tensor);
-    Ok(AttentionHeads {
-        query: query.div_ceil(tensor),
-        kv,
-        qk_dim: head,
-        v_dim: head,
-        cached_elements_per_token: 2 * kv * head,
-        window: None,
-        kv_cache: NumberFormat::Bf16,
-    })
+    Ok(AttentionHeads::grouped(query.div_ceil(tensor), kv, head, NumberFormat::Bf16))
 }
 
 /// New tokens per sequence and cached tokens before them; the lengths of a batch are listed, or all the same.
