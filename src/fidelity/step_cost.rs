@@ -331,6 +331,13 @@ impl StepCost {
         }
     }
 
+    /// The engine decides the batch of a step while the step before it runs. Pipelines keep the host one batch behind:
+    /// their lanes are what hides it.
+    #[must_use]
+    pub fn schedules_ahead(&self) -> bool {
+        self.host.asynchronous && self.stages.len() == 1
+    }
+
     /// Number of pipeline stages.
     #[must_use]
     pub fn stages(&self) -> usize {

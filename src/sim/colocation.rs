@@ -186,6 +186,7 @@ impl<'a> Simulation<'a> {
             rules: &deployment.rules,
             scheduler: deployment.scheduler,
             advance,
+            schedules_ahead: deployment.cost.schedules_ahead(),
         };
         Self { arena, deployment, stream, context, lanes, delivered: 0, next_start: 0 }
     }
@@ -261,8 +262,9 @@ impl<'a> Simulation<'a> {
         self.arena.requests[index as usize].engine = target as u32;
         let ranks = self.deployment.ranks as usize;
         let (replica, rank) = (target / ranks, target % ranks);
-        let may_change_the_next_step = self.arena.replicas[replica].engines[rank].enqueue(index, self.context.rules);
-        if !may_change_the_next_step {
+        let next_step_is_decided = self.context.schedules_ahead && !self.arena.replicas[replica].is_idle(0);
+        let engine = &mut self.arena.replicas[replica].engines[rank];
+        if !engine.enqueue(index, self.context.rules, next_step_is_decided) {
             return;
         }
         self.arena.touched.push(replica);
@@ -277,7 +279,7 @@ impl<'a> Simulation<'a> {
         let (replica, lane) = (slot / self.lanes, slot % self.lanes);
         observer.replica(replica);
         let Arena { replicas, requests, records, completed, .. } = &mut *self.arena;
-        replicas[replica].finish(lane, now, requests, records, completed, observer);
+        replicas[replica].finish(lane, now, self.context.schedules_ahead, requests, records, completed, observer);
         self.arena.queue.set(slot, Ticks::NEVER);
         self.arena.touched.push(replica);
         for &index in &self.arena.completed {

@@ -41,6 +41,11 @@ impl Extension {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EngineState {
     waiting: VecDeque<u32>,
+    /// Arrivals during the step in flight of an engine that schedules ahead: the step after it is decided already.
+    unseen: VecDeque<u32>,
+    /// Requests that ended with the last step, with their cached tokens, of an engine that schedules ahead: they still
+    /// hold their places in the running list and their blocks while the next step is decided.
+    leaving: Vec<(u32, u32)>,
     /// Running list in order of admission.
     head: u32,
     tail: u32,
@@ -94,6 +99,8 @@ impl EngineState {
     ) {
         let block_size = limits.block_size;
         self.waiting.clear();
+        self.unseen.clear();
+        self.leaving.clear();
         (self.head, self.tail, self.running) = (NONE, NONE, 0);
         (self.committed_blocks, self.expected_share, self.expected_since) = (0, rules.expected_output.initial_share, 0);
         self.prompts.clear();
@@ -108,19 +115,48 @@ impl EngineState {
         self.counters = EngineCounters::default();
     }
 
-    /// Adds an arrival. Returns whether the engine had nothing waiting, so that the arrival may change the next step.
-    pub(crate) fn enqueue(&mut self, index: u32, rules: &SchedulingRules) -> bool {
+    /// Adds an arrival; with `next_step_is_decided`, the step after the one in flight does not see it. Returns whether the
+    /// engine had nothing waiting, so that the arrival may change what comes after the step in flight.
+    pub(crate) fn enqueue(&mut self, index: u32, rules: &SchedulingRules, next_step_is_decided: bool) -> bool {
         if self.running == 0 && self.waiting.is_empty() {
             self.expect(rules.expected_output.initial_share);
         }
-        self.waiting.push_back(index);
-        self.counters.peak_waiting = self.counters.peak_waiting.max(self.waiting.len() as u64);
-        self.waiting.len() == 1
+        if next_step_is_decided {
+            self.unseen.push_back(index);
+        } else {
+            self.waiting.push_back(index);
+        }
+        let waiting = self.waiting.len() + self.unseen.len();
+        self.counters.peak_waiting = self.counters.peak_waiting.max(waiting as u64);
+        waiting == 1
+    }
+
+    /// Lets the next scheduling call see what happened during the last step: arrivals, and the places and blocks of the
+    /// requests that ended. Returns whether it may decide otherwise for it.
+    pub(crate) fn catch_up(&mut self, requests: &mut [RequestState]) -> bool {
+        let (idle_queue, freed) = (self.waiting.is_empty(), !self.leaving.is_empty());
+        self.waiting.append(&mut self.unseen);
+        for position in 0..self.leaving.len() {
+            let (index, cached) = self.leaving[position];
+            self.release(index, requests, cached);
+        }
+        self.leaving.clear();
+        (idle_queue || freed) && !self.waiting.is_empty()
+    }
+
+    /// Frees what a completed request with `cached` tokens held; when the next step is decided already, after that step
+    /// was filled.
+    pub(crate) fn complete(&mut self, index: u32, requests: &mut [RequestState], cached: u32, schedules_ahead: bool) {
+        if schedules_ahead {
+            self.leaving.push((index, cached));
+        } else {
+            self.release(index, requests, cached);
+        }
     }
 
     /// Nothing waits or runs, and every block is free.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.running == 0 && self.used_blocks() == 0
+        self.waiting.is_empty() && self.unseen.is_empty() && self.running == 0 && self.used_blocks() == 0
     }
 
     pub(crate) fn used_blocks(&self) -> u64 {
@@ -162,8 +198,7 @@ impl EngineState {
         cohort.advance(iterations);
     }
 
-    /// Frees what a completed request held.
-    pub(crate) fn release(&mut self, index: u32, requests: &mut [RequestState], cached: u32) {
+    fn release(&mut self, index: u32, requests: &mut [RequestState], cached: u32) {
         self.unlink(index, requests);
         self.free_blocks_of(index, requests, cached);
     }
@@ -297,13 +332,14 @@ impl EngineStep<'_> {
         victim == requester
     }
 
-    /// The last admitted sequence that is not in flight; the requester itself is one.
+    /// The last admitted sequence that is neither in flight nor at its end; the requester itself is one.
     fn victim(&self, requester: u32) -> u32 {
         let mut candidate = self.engine.tail;
         while candidate != requester {
             let request = &self.requests[candidate as usize];
             let in_flight = match request.phase {
                 Phase::Decode => self.lanes_in_flight & (1 << request.lane) != 0,
+                Phase::Completed => true,
                 _ => request.chunks_in_flight > 0,
             };
             if !in_flight {

@@ -32,6 +32,8 @@ pub(crate) struct ReplicaContext<'a> {
     pub(crate) rules: &'a SchedulingRules,
     pub(crate) scheduler: &'a dyn Scheduler,
     pub(crate) advance: Advance,
+    /// The batch of a step is decided when the step before it starts.
+    pub(crate) schedules_ahead: bool,
 }
 
 /// What a simulation collects over its steps.
@@ -98,11 +100,37 @@ impl Replica {
         context: ReplicaContext<'_>,
         requests: &mut [RequestState],
     ) -> Option<Ticks> {
+        let mut one_step = self.fill(lane, now, context, requests);
+        if context.schedules_ahead {
+            let changed = self.catch_up(requests);
+            // With nothing in flight there is nothing to be ahead of: the engine looks again at once.
+            one_step = if changed && self.is_empty_batch(lane) {
+                self.fill(lane, now, context, requests)
+            } else {
+                one_step || changed
+            };
+        }
+        if self.is_empty_batch(lane) {
+            return None;
+        }
+        let run = if self.stage_free.len() == 1 {
+            let line = context.cost.line(&self.batches, context.limits.max_num_seqs);
+            let steps = if one_step { 1 } else { self.steps_until_change(line, context.advance) };
+            Run { start: now, line, steps, service: line }
+        } else {
+            self.pipeline(lane, now, context)
+        };
+        self.runs[lane] = Some(run);
+        Some(run.start + run.line.total(run.steps))
+    }
+
+    /// Lets the scheduler of each engine fill its batch of a step. Returns whether the decision holds for one step only.
+    fn fill(&mut self, lane: usize, now: Ticks, context: ReplicaContext<'_>, requests: &mut [RequestState]) -> bool {
         let lanes_in_flight = self.lanes_in_flight();
         let ranks = self.engines.len();
         let batches = &mut self.batches[lane * ranks..(lane + 1) * ranks];
         let mut one_step = false;
-        for (engine, batch) in self.engines.iter_mut().zip(batches.iter_mut()) {
+        for (engine, batch) in self.engines.iter_mut().zip(batches) {
             batch.clear();
             let mut step = EngineStep {
                 engine,
@@ -122,18 +150,17 @@ impl Replica {
             let used = engine.used_blocks();
             engine.counters.peak_blocks = engine.counters.peak_blocks.max(used);
         }
-        if batches.iter().all(|batch| batch.tokens() == 0) {
-            return None;
-        }
-        let run = if self.stage_free.len() == 1 {
-            let line = context.cost.line(&self.batches, context.limits.max_num_seqs);
-            let steps = if one_step { 1 } else { self.steps_until_change(line, context.advance) };
-            Run { start: now, line, steps, service: line }
-        } else {
-            self.pipeline(lane, now, context)
-        };
-        self.runs[lane] = Some(run);
-        Some(run.start + run.line.total(run.steps))
+        one_step
+    }
+
+    /// Lets every engine see what happened during the last step. Returns whether that may change a decision.
+    fn catch_up(&mut self, requests: &mut [RequestState]) -> bool {
+        self.engines.iter_mut().fold(false, |changed, engine| engine.catch_up(requests) || changed)
+    }
+
+    fn is_empty_batch(&self, lane: usize) -> bool {
+        let ranks = self.engines.len();
+        self.batches[lane * ranks..(lane + 1) * ranks].iter().all(|batch| batch.tokens() == 0)
     }
 
     /// An arrival at `now`: a run ends with the step in progress, so that the scheduler sees the arrival. Returns the new
@@ -159,6 +186,7 @@ impl Replica {
         &mut self,
         lane: usize,
         now: Ticks,
+        schedules_ahead: bool,
         requests: &mut [RequestState],
         records: &mut Records,
         completed: &mut Vec<u32>,
@@ -189,13 +217,13 @@ impl Replica {
             engine.advance_lane(lane, run.steps, decoded);
             while let Some(index) = engine.cohorts[lane].pop_ended(requests) {
                 let cached = engine.cohorts[lane].cached(&requests[index as usize]);
-                complete(engine, index, cached, now, requests, completed);
+                complete(engine, index, cached, now, schedules_ahead, requests, completed);
             }
             if decoded {
                 let measured = engine.cohorts[lane].measured();
                 engine.token_times[lane].all_at(now, measured);
             }
-            end_chunks(engine, lane, now, requests, &mut records.gaps, completed);
+            end_chunks(engine, lane, now, schedules_ahead, requests, &mut records.gaps, completed);
         }
     }
 
@@ -253,6 +281,7 @@ fn end_chunks(
     engine: &mut EngineState,
     lane: usize,
     now: Ticks,
+    schedules_ahead: bool,
     requests: &mut [RequestState],
     gaps: &mut GapHistogram,
     completed: &mut Vec<u32>,
@@ -272,7 +301,7 @@ fn end_chunks(
         }
         let (cached, remaining) = (request.target, request.output_tokens - request.generated);
         if remaining == 0 {
-            complete(engine, chunk.request, cached, now, requests, completed);
+            complete(engine, chunk.request, cached, now, schedules_ahead, requests, completed);
         } else {
             request.phase = Phase::Decode;
             request.lane = lane as u32;
@@ -289,10 +318,11 @@ fn complete(
     index: u32,
     cached: u32,
     now: Ticks,
+    schedules_ahead: bool,
     requests: &mut [RequestState],
     completed: &mut Vec<u32>,
 ) {
-    engine.release(index, requests, cached);
+    engine.complete(index, requests, cached, schedules_ahead);
     let request = &mut requests[index as usize];
     request.phase = Phase::Completed;
     request.generated = request.output_tokens;

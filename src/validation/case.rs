@@ -126,6 +126,8 @@ pub struct Limits {
     pub chunked_prefill: bool,
     /// Blocks of earlier requests are found again.
     pub prefix_caching: bool,
+    /// The next batch is decided while the GPU works on the one before; `None` leaves it to the engine's version.
+    pub asynchronous: Option<bool>,
 }
 
 /// The requests of a run.

@@ -31,6 +31,7 @@ pub(super) struct Deployed {
 pub(super) struct CostKey {
     pub(super) kernels: (String, String),
     profile: String,
+    asynchronous: bool,
     model: String,
     quantized: bool,
     parallelism: Parallelism,
@@ -50,7 +51,9 @@ impl Deployed {
         let first = |problems: Diagnostics| problems.0.first().map_or_else(String::new, |one| one.message.clone());
         let mut model = catalog.model(run.model).map_err(first)?;
         let gpu = catalog.gpu(run.gpu).map_err(first)?;
-        let profile = closest_profile(engines, &run.engine).ok_or("the catalog has no engine profile")?.clone();
+        let profile = closest_profile(engines, &run.engine).ok_or("the catalog has no engine profile")?;
+        let mut profile = profile.clone();
+        profile.host.asynchronous = run.limits.asynchronous.unwrap_or(profile.host.asynchronous);
         let precision = precision(&mut model, &gpu, run.formats);
         let parallelism = startable(&model, &gpu, parallelism(&model, run.split), precision)?;
         let limits = engine_limits(&profile, &run.limits, longest_request);
@@ -75,6 +78,7 @@ impl Deployed {
         CostKey {
             kernels: (self.gpu.name.clone(), self.kernels.clone()),
             profile: self.profile.name.clone(),
+            asynchronous: self.profile.host.asynchronous,
             model: self.model.name.clone(),
             quantized: self.model.quantized == Quantized::Linears,
             parallelism: self.parallelism,

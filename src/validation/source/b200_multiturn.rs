@@ -144,6 +144,7 @@ fn read_run(meta: &Meta, rows: &[Row]) -> Result<Run, String> {
             cuda_graph: true,
             chunked_prefill: true,
             prefix_caching: false,
+            asynchronous: None,
         },
         traffic: RunTraffic::Recorded(RequestStream::closed(requests.collect(), meta.clients)),
     })

@@ -160,6 +160,7 @@ fn read_run(meta: &Meta, gpu: &str, recorded: &[Recorded]) -> Result<Run, String
             cuda_graph: true,
             chunked_prefill: true,
             prefix_caching: false,
+            asynchronous: None,
         },
         traffic: RunTraffic::Recorded(RequestStream::open(sorted_by_arrival(requests.collect()))),
     })

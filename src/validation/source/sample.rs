@@ -57,6 +57,8 @@ struct Recipe {
     kv_cache: Option<NumberFormat>,
     activations: Option<NumberFormat>,
     gpu_memory_utilization: f64,
+    /// `--async-scheduling`, which versions before 0.14 need to be told.
+    asynchronous: Option<bool>,
     /// The script deals out experts whatever the run's label says.
     always_expert_parallel: bool,
 }
@@ -67,21 +69,20 @@ const DEFAULT_RECIPE: Recipe = Recipe {
     kv_cache: None,
     activations: None,
     gpu_memory_utilization: GPU_MEMORY_UTILIZATION,
+    asynchronous: None,
     always_expert_parallel: false,
 };
 
+const ASYNCHRONOUS_FP8_CACHE: Recipe =
+    Recipe { kv_cache: Some(NumberFormat::Fp8), asynchronous: Some(true), ..DEFAULT_RECIPE };
+
 /// The first that fits is taken.
-const RECIPES: [Recipe; 5] = [
-    Recipe { model: "llama-3.3-70b-fp8", kv_cache: Some(NumberFormat::Fp8), ..DEFAULT_RECIPE },
-    Recipe { model: "llama-3.3-70b-fp4", kv_cache: Some(NumberFormat::Fp8), ..DEFAULT_RECIPE },
+const RECIPES: [Recipe; 6] = [
+    Recipe { model: "llama-3.3-70b-fp8", ..ASYNCHRONOUS_FP8_CACHE },
+    Recipe { model: "llama-3.3-70b-fp4", ..ASYNCHRONOUS_FP8_CACHE },
     // VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1; on Hopper Marlin kernels with bf16 inputs.
-    Recipe {
-        model: "gpt-oss-120b",
-        gpu: "b200",
-        kv_cache: Some(NumberFormat::Fp8),
-        activations: Some(NumberFormat::Fp8),
-        ..DEFAULT_RECIPE
-    },
+    Recipe { model: "gpt-oss-120b", gpu: "b200", activations: Some(NumberFormat::Fp8), ..ASYNCHRONOUS_FP8_CACHE },
+    Recipe { model: "gpt-oss-120b", asynchronous: Some(true), ..DEFAULT_RECIPE },
     Recipe {
         model: "minimax-m2.5 fp8",
         gpu: "b200",
@@ -178,6 +179,7 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         cuda_graph: true,
         chunked_prefill: true,
         prefix_caching: false,
+        asynchronous: recipe.asynchronous,
     };
     let workload = Workload {
         requests: clients as usize * REQUESTS_PER_CLIENT,

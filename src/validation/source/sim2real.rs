@@ -113,6 +113,7 @@ fn read_case(record: Record<'_>, experiment: &str) -> Result<Case, Diagnostic> {
         cuda_graph: true,
         chunked_prefill: true,
         prefix_caching: false,
+        asynchronous: None,
     };
     let tensor = record.count("tp")?;
     let run = || -> Result<Run, String> {

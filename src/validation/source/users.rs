@@ -111,6 +111,7 @@ fn read_run(
         // The V1 engine always splits prompts; the column is the simulator's setting.
         chunked_prefill: true,
         prefix_caching: false,
+        asynchronous: None,
     };
     let engine = record.required("engine")?;
     let version = engine.split_whitespace().find(|word| word.contains('.'));

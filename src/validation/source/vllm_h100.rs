@@ -124,6 +124,7 @@ fn read_run(meta: &Meta, sent: Vec<Request>) -> Result<Run, String> {
             cuda_graph: true,
             chunked_prefill: meta.chunked_prefill,
             prefix_caching: meta.prefix_caching,
+            asynchronous: None,
         },
         traffic: RunTraffic::Recorded(RequestStream::open(requests).with_prefixes(prefixes)?),
     })
