@@ -193,6 +193,14 @@ impl FittedProfile {
         &self.families
     }
 
+    /// Whether operators of this kind were measured in these formats.
+    #[must_use]
+    pub fn measures_formats_of(&self, operator: &Operator, gpu: &Gpu) -> bool {
+        let Some(shape) = shape(operator, gpu) else { return false };
+        let family = self.families.binary_search_by_key(&shape.family, |family| family.family);
+        family.is_ok_and(|position| self.families[position].group(shape.group).is_some())
+    }
+
     /// Time in nanoseconds of an operator on `gpu`, and how its shape lies to the measurements; `None` if nothing like it was
     /// measured. On another GPU than the measured one, that GPU's roofline, with its floors, is scaled by the efficiency of
     /// the measured one at the same shape and at the new waves and balance of arithmetic and traffic.

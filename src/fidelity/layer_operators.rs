@@ -239,6 +239,9 @@ impl Sharding<'_> {
             }
             Ffn::MixtureOfExperts { experts, shared_intermediate_size, .. } => {
                 let mut operators = vec![self.gemm(tokens, experts, self.model.hidden_size, NumberFormat::Bf16)];
+                // Scores in fp32 written and read again; the chosen ones are few.
+                let bytes = 2.0 * f64::from(tokens) * f64::from(experts) * 4.0;
+                operators.push(Operator::Streaming { kind: StreamingKind::Routing, bytes, kernels: 2 });
                 if shared_intermediate_size > 0 {
                     operators.extend(self.gated_mlp(tokens, shared_intermediate_size.div_ceil(tp_attention)));
                     // Within one rank group the all-reduce of the routed experts completes the shared one too.

@@ -126,6 +126,8 @@ pub enum StreamingKind {
     CacheWrite,
     /// Gate times up-projection.
     Activation,
+    /// Scores of the router, and the choice of the experts.
+    Routing,
     /// Softmax and draw over the logits.
     Sampling,
 }
@@ -140,17 +142,18 @@ impl StreamingKind {
             Self::Rotary => "rotary",
             Self::CacheWrite => "cache write",
             Self::Activation => "activation",
+            Self::Routing => "routing",
             Self::Sampling => "sampling",
         }
     }
 
     /// Sustained share of the memory bandwidth. Fitted on the kernel-only timings of Llama-3.1-405B on H800 at tensor
-    /// parallelism 1 and 4 (NetX-lab/Frontier, MIT); sampling was not timed and is taken as a norm.
+    /// parallelism 1 and 4 (NetX-lab/Frontier, MIT); sampling and routing were not timed and are taken as norms.
     #[must_use]
     pub const fn bandwidth_share(self) -> f64 {
         match self {
             Self::Embedding => 0.90,
-            Self::Norm | Self::Sampling => 0.77,
+            Self::Norm | Self::Routing | Self::Sampling => 0.77,
             Self::Activation => 0.58,
             Self::Rotary => 0.43,
             Self::CacheWrite => 0.20,

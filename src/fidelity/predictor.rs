@@ -57,6 +57,9 @@ pub trait Predictor: Send + Sync {
 pub struct CostModel {
     gpu: Gpu,
     profile: Option<FittedProfile>,
+    /// Profiles of the same GPU and engine at other versions, the closest first: they answer for formats that were not
+    /// measured with this one.
+    other_versions: Vec<FittedProfile>,
     /// Kernels on the profile's GPU take the same time here.
     same_processor: bool,
     /// The profile's GPU is of the same architecture.
@@ -84,8 +87,13 @@ impl CostModel {
             candidates.push((distance(&card.gpu.to_gpu(), gpu), version_distance(&card.engine, engine), folder));
         }
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
-        let profile = candidates.first().map(|(_, _, folder)| FittedProfile::load(folder)).transpose()?;
-        Ok(Self::new(gpu, profile))
+        let mut candidates = candidates.into_iter();
+        let Some((nearest, version, folder)) = candidates.next() else { return Ok(Self::new(gpu, None)) };
+        let alike =
+            |other: &(f64, u32, PathBuf)| other.0 <= nearest && version < OTHER_ENGINE && other.1 < OTHER_ENGINE;
+        let other_versions = candidates.take_while(alike).map(|(_, _, folder)| FittedProfile::load(&folder));
+        let other_versions = other_versions.collect::<Result<_, _>>()?;
+        Ok(Self { other_versions, ..Self::new(gpu, Some(FittedProfile::load(&folder)?)) })
     }
 
     /// A cost model from a given profile, or from the roofline.
@@ -101,7 +109,15 @@ impl CostModel {
         });
         let same_architecture =
             measured.is_some_and(|measured| measured.sm_version.abs_diff(gpu.sm_version) <= SAME_ARCHITECTURE);
-        Self { gpu: gpu.clone(), same_processor, same_architecture, same_links, uncertainties, profile }
+        Self {
+            gpu: gpu.clone(),
+            other_versions: Vec::new(),
+            same_processor,
+            same_architecture,
+            same_links,
+            uncertainties,
+            profile,
+        }
     }
 
     /// Uncertainty of a fitted estimate by the card's errors of the operator's family.
@@ -185,7 +201,11 @@ impl CostModel {
         }
         // Residuals of a profile belong to the data sheet that it was fitted with.
         let gpu = if same { &profile.gpu } else { &self.gpu };
-        let Some((time_ns, coverage)) = profile.predict(operator, gpu) else { return roofline() };
+        let version = std::iter::once(profile)
+            .chain(&self.other_versions)
+            .find(|version| version.measures_formats_of(operator, gpu))
+            .unwrap_or(profile);
+        let Some((time_ns, coverage)) = version.predict(operator, gpu) else { return roofline() };
         let (source, uncertainty) = match (same, coverage) {
             (false, _) => (EstimateSource::Transferred, self.transfer_uncertainty(operator)),
             (true, Coverage::Measured) => (EstimateSource::Measured, MEASURED_UNCERTAINTY),
@@ -234,6 +254,9 @@ fn children(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Distance of versions of different engines.
+const OTHER_ENGINE: u32 = u32::MAX;
+
 /// How far apart two engines `NAME-MAJOR.MINOR` are: versions of one engine by their number, different engines farther
 /// than any two versions.
 fn version_distance(a: &str, b: &str) -> u32 {
@@ -245,7 +268,7 @@ fn version_distance(a: &str, b: &str) -> u32 {
     };
     match (parse(a), parse(b)) {
         (Some((left, a)), Some((right, b))) if left == right => a.abs_diff(b),
-        _ => u32::MAX,
+        _ => OTHER_ENGINE,
     }
 }
 
@@ -410,8 +433,8 @@ mod tests {
     fn versions_are_compared_by_number_and_engines_by_name() {
         assert_eq!(version_distance("vllm-0.19", "vllm-0.15"), 4);
         assert_eq!(version_distance("vllm-0.19.0", "vllm-1.2"), 983);
-        assert_eq!(version_distance("vllm-0.19", "sglang-0.19"), u32::MAX);
-        assert_eq!(version_distance("vllm-0.19", "vllm"), u32::MAX);
+        assert_eq!(version_distance("vllm-0.19", "sglang-0.19"), OTHER_ENGINE);
+        assert_eq!(version_distance("vllm-0.19", "vllm"), OTHER_ENGINE);
     }
 
     #[test]

@@ -7,10 +7,28 @@ use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::tables::{Fields, Table};
+use crate::catalog::NumberFormat;
 use crate::fidelity::import::{Dropped, Measurement};
+use crate::fidelity::operator::Operator;
 
 /// Attention tables of older versions lack this column: nothing with a window was measured.
 const WINDOW: &str = "window_size";
+
+/// Kernels that were timed in place of those that engines run, and how that shows.
+const STAND_INS: [(&str, &str); 2] = [
+    (
+        "vllm_marlin_int4_moe",
+        "int4 experts that take 2 to 3.4 times as long as the same Marlin kernels in the tables of vLLM 0.14 and 0.24",
+    ),
+    (
+        "vllm_mxfp4_moe",
+        "mxfp4 experts that take 1.5 to 15 times as long as the kernels of gpt-oss in the tables of vLLM 0.24",
+    ),
+];
+/// Where this kernel of datacentre Blackwell was timed, engines run its siblings for block-scaled fp8 experts too: those
+/// that the tables of vLLM 0.24 hold, up to twice as fast as Triton's.
+const BLACKWELL_EXPERTS: &str = "vllm_flashinfer_trtllm_moe_fp4";
+const TRITON_EXPERTS: &str = "vllm_fused_moe";
 
 /// Number of rows of a table.
 pub(super) fn count(bytes: Bytes) -> Result<usize, String> {
@@ -65,6 +83,7 @@ impl Reader<'_> {
                 _ if !(latency_ms.is_finite() && latency_ms > 0.0) => Err("the latency is not positive".to_owned()),
                 // Experts of two products instead of three, under the columns of those with three.
                 _ if kernel.ends_with("_nongated") => Err("experts without a gate".to_owned()),
+                _ if stand_in(kernel).is_some() => Err(stand_in(kernel).unwrap_or_default().to_owned()),
                 Some(numbers) => {
                     (table.convert)(&Fields { text: text.iter().filter_map(|values| values[row]).collect(), numbers })
                 }
@@ -83,7 +102,10 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Vec<Measurement> {
+    fn finish(mut self) -> Vec<Measurement> {
+        if self.rows_of_kernel.contains_key(BLACKWELL_EXPERTS) {
+            self.drop_triton_block_experts();
+        }
         let Self { mut rows, kernels, rows_of_kernel, dropped, .. } = self;
         if rows_of_kernel.len() < 2 {
             return rows;
@@ -112,6 +134,30 @@ impl Reader<'_> {
     }
 }
 
+impl Reader<'_> {
+    fn drop_triton_block_experts(&mut self) {
+        let is_block = |row: &Measurement| match row.operator {
+            Operator::GroupedGemm { experts, .. } => experts.weights == NumberFormat::Fp8Block,
+            _ => false,
+        };
+        let (mut rows, mut kernels) = (Vec::new(), Vec::new());
+        for (row, kernel) in self.rows.drain(..).zip(self.kernels.drain(..)) {
+            if kernel == TRITON_EXPERTS && is_block(&row) {
+                let reason = "Triton's block-scaled fp8 experts where engines run FlashInfer's";
+                self.dropped.add(reason, 1, || format!("{:?}", row.operator));
+            } else {
+                rows.push(row);
+                kernels.push(kernel);
+            }
+        }
+        (self.rows, self.kernels) = (rows, kernels);
+    }
+}
+
+fn stand_in(kernel: &str) -> Option<&'static str> {
+    STAND_INS.iter().find(|(name, _)| *name == kernel).map(|(_, reason)| *reason)
+}
+
 /// The fields of a row that is left out.
 fn example(table: &Table, text: &[Vec<Option<&str>>], numbers: &[&Int64Array], row: usize) -> String {
     let text = table.text.iter().zip(text).map(|(name, values)| format!("{name} {}", values[row].unwrap_or("")));
@@ -132,4 +178,47 @@ fn text_column<'a>(batch: &'a RecordBatch, name: &str) -> Result<Vec<Option<&'a 
 fn column<'a, A: Array + 'static>(batch: &'a RecordBatch, name: &str) -> Result<&'a A, String> {
     let array = batch.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
     array.as_any().downcast_ref::<A>().ok_or_else(|| format!("column `{name}` has the type {}", array.data_type()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::TABLES;
+    use super::*;
+    use crate::fidelity::expert_load::ExpertLoad;
+    use crate::fidelity::operator::Experts;
+
+    #[test]
+    fn triton_stands_in_for_block_scaled_experts_only_where_flashinfer_runs_the_others() {
+        let row = |format: NumberFormat, latency_ns: f64| {
+            let experts = Experts {
+                hidden_size: 2048,
+                intermediate_size: 768,
+                top_k: 8,
+                count: 128,
+                local: 128,
+                weights: format,
+                activations: format,
+            };
+            let load = ExpertLoad::balanced(16, &experts);
+            Measurement { operator: Operator::GroupedGemm { tokens: 16, experts, load }, latency_ns }
+        };
+        let kept = |other: &str| {
+            let mut dropped = Dropped::default();
+            let kernels = [TRITON_EXPERTS, TRITON_EXPERTS, other].map(str::to_owned);
+            let reader = Reader {
+                table: &TABLES[0],
+                rows: vec![
+                    row(NumberFormat::Bf16, 1.0),
+                    row(NumberFormat::Fp8Block, 2.0),
+                    row(NumberFormat::Nvfp4, 3.0),
+                ],
+                rows_of_kernel: kernels.iter().map(|kernel| (kernel.clone(), 1)).collect(),
+                kernels: kernels.to_vec(),
+                dropped: &mut dropped,
+            };
+            reader.finish().iter().map(|row| row.latency_ns).collect::<Vec<f64>>()
+        };
+        assert_eq!(kept(BLACKWELL_EXPERTS), [1.0, 3.0]);
+        assert_eq!(kept("another"), [1.0, 2.0, 3.0]);
+    }
 }

@@ -132,6 +132,17 @@ fn of_several_kernels_for_a_shape_the_most_frequent_is_kept() {
 }
 
 #[test]
+fn kernels_that_no_engine_runs_are_left_out_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let products = [("bfloat16", 16, 0.1), ("bfloat16", 32, 0.3)];
+    let kernels = ["fine", "vllm_marlin_int4_moe"];
+    write(folder.path(), "gemm/vllm/0.19.0/gemm_perf.parquet", &table(&products, &kernels, true));
+    let measurements = import(folder.path(), "vllm-0.19").unwrap();
+    assert_eq!(measurements.rows, [product(16, NumberFormat::Bf16, 0.1e6)]);
+    assert!(measurements.dropped[0].reason.contains("Marlin"), "{:?}", measurements.dropped[0]);
+}
+
+#[test]
 fn launch_bound_formats_and_spikes_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let sizes = [1, 16, 64, 256, 1024, 4096, 16_384];
