@@ -126,6 +126,17 @@ pub struct Limits {
     pub chunked_prefill: bool,
     /// Blocks of earlier requests are found again.
     pub prefix_caching: bool,
+    /// Which graphs are captured, where the run says so.
+    pub graphs: GraphSetting,
+}
+
+/// What a run changes of the graphs that its engine captures by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GraphSetting {
+    /// Largest captured batch, in tokens.
+    pub largest_tokens: Option<u32>,
+    /// Only batches without prompts replay graphs.
+    pub decode_only: bool,
 }
 
 /// The requests of a run.

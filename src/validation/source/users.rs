@@ -8,7 +8,7 @@ use crate::diag::Diagnostic;
 use crate::spec::{Arrival, Dialogue, LengthLaw, Traffic, Workload};
 
 use super::super::case::{
-    Case, EngineVersion, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic, latency_named,
+    Case, EngineVersion, GraphSetting, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic, latency_named,
 };
 use super::super::names;
 use super::super::table::{Record, Table};
@@ -111,6 +111,7 @@ fn read_run(
         // The V1 engine always splits prompts; the column is the simulator's setting.
         chunked_prefill: true,
         prefix_caching: false,
+        graphs: GraphSetting::default(),
     };
     let engine = record.required("engine")?;
     let version = engine.split_whitespace().find(|word| word.contains('.'));
