@@ -63,8 +63,7 @@ impl Simulated {
             Metric::Makespan => Some(outcome.makespan_s * 1e3),
             Metric::KvBlocks => Some(self.kv_blocks as f64),
             Metric::Preemptions => Some(outcome.preemptions as f64),
-            // Prompts are simulated without shared prefixes.
-            Metric::PrefixHits => None,
+            Metric::PrefixHits => Some(100.0 * outcome.prefix_hit_tokens as f64 / outcome.prompt_tokens as f64),
         };
         let values: Option<Vec<f64>> = self.outcomes.iter().map(of).collect();
         let mean = values.map(|values| values.iter().sum::<f64>() / values.len().max(1) as f64);

@@ -128,6 +128,17 @@ pub struct Limits {
     pub prefix_caching: bool,
     /// The next batch is decided while the GPU works on the one before; `None` leaves it to the engine's version.
     pub asynchronous: Option<bool>,
+    /// Which graphs are captured, where the run says so.
+    pub graphs: GraphSetting,
+}
+
+/// What a run changes of the graphs that its engine captures by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GraphSetting {
+    /// Largest captured batch, in tokens.
+    pub largest_tokens: Option<u32>,
+    /// Only batches without prompts replay graphs.
+    pub decode_only: bool,
 }
 
 /// The requests of a run.

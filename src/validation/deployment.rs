@@ -1,12 +1,14 @@
 //! From a run to everything that the simulator needs, except step costs.
 
-use crate::catalog::{Catalog, DEFAULT_ENGINE, EngineProfile, Gpu, Model, NumberFormat, Precision, Quantized};
+use crate::catalog::{
+    Catalog, DEFAULT_ENGINE, EngineProfile, Gpu, GraphCapture, Model, NumberFormat, Precision, Quantized,
+};
 use crate::diag::Diagnostics;
 use crate::memory;
 use crate::scheduler::SCHEDULERS;
 use crate::space::{EngineLimits, Excluded, Parallelism, check_limits, check_split};
 
-use super::case::{EngineVersion, Formats, Limits, Run, Split};
+use super::case::{EngineVersion, Formats, GraphSetting, Limits, Run, Split};
 
 /// Tokens in one KV block: vLLM's default, which no run of the known sources changes.
 const BLOCK_TOKENS: u32 = 16;
@@ -24,6 +26,7 @@ pub(super) struct Deployed {
     pub(super) limits: EngineLimits,
     /// Blocks of one engine, as the engine would report them.
     pub(super) kv_blocks: u64,
+    graphs: GraphSetting,
 }
 
 /// What the step costs of a deployment depend on.
@@ -37,6 +40,7 @@ pub(super) struct CostKey {
     parallelism: Parallelism,
     precision: [&'static str; 3],
     graph: bool,
+    graphs: GraphSetting,
 }
 
 impl Deployed {
@@ -54,6 +58,8 @@ impl Deployed {
         let profile = closest_profile(engines, &run.engine).ok_or("the catalog has no engine profile")?;
         let mut profile = profile.clone();
         profile.host.asynchronous = run.limits.asynchronous.unwrap_or(profile.host.asynchronous);
+        let graphs = run.limits.graphs;
+        capture(&mut profile.graphs, graphs);
         let precision = precision(&mut model, &gpu, run.formats);
         let parallelism = startable(&model, &gpu, parallelism(&model, run.split), precision)?;
         let limits = engine_limits(&profile, &run.limits, longest_request);
@@ -70,7 +76,7 @@ impl Deployed {
             Some((major, minor)) => format!("{}-{major}.{minor}", run.engine.engine),
             None => profile.name.clone(),
         };
-        Ok(Self { model, gpu, profile, kernels, parallelism, precision, limits, kv_blocks: plan.kv_blocks })
+        Ok(Self { model, gpu, profile, kernels, parallelism, precision, limits, kv_blocks: plan.kv_blocks, graphs })
     }
 
     pub(super) fn cost_key(&self) -> CostKey {
@@ -84,6 +90,7 @@ impl Deployed {
             parallelism: self.parallelism,
             precision: [weights.name(), activations.name(), kv_cache.name()],
             graph: self.limits.cuda_graph,
+            graphs: self.graphs,
         }
     }
 
@@ -132,6 +139,18 @@ fn precision(model: &mut Model, gpu: &Gpu, formats: Formats) -> Precision {
     }
     precision.kv_cache = formats.kv_cache.unwrap_or(precision.kv_cache);
     precision
+}
+
+/// Changes the default graphs to those of the run. Sizes beyond the default ones continue its last step, and a size that
+/// is asked for is not bounded by the sequences (vLLM, `VllmConfig._set_cudagraph_sizes`).
+fn capture(graphs: &mut GraphCapture, setting: GraphSetting) {
+    graphs.decode_only |= setting.decode_only;
+    let (Some(largest), [.., before, last]) = (setting.largest_tokens, graphs.sizes.as_slice()) else { return };
+    let (next, step) = (2 * last - before, last - before);
+    graphs.sizes.extend((next..=largest).step_by(step as usize));
+    let captured = graphs.sizes.partition_point(|size| *size <= largest);
+    graphs.sizes.truncate(captured.max(1));
+    graphs.tokens_per_sequence = 0;
 }
 
 fn parallelism(model: &Model, split: Split) -> Parallelism {
@@ -197,6 +216,19 @@ mod tests {
         assert_eq!(name("vllm", Some("1.2")), "vllm-0.19");
         assert_eq!(name("vllm", Some("nightly-abc")), "vllm-0.19");
         assert_eq!(name("another", Some("1.0")), DEFAULT_ENGINE);
+    }
+
+    #[test]
+    fn graphs_of_the_run_replace_the_default_ones() {
+        let captured = |setting| {
+            let mut graphs = GraphCapture { sizes: vec![1, 2, 8, 16, 24], tokens_per_sequence: 2, decode_only: false };
+            capture(&mut graphs, setting);
+            (graphs.sizes, graphs.tokens_per_sequence, graphs.decode_only)
+        };
+        let largest = |tokens| GraphSetting { largest_tokens: Some(tokens), decode_only: true };
+        assert_eq!(captured(GraphSetting::default()), (vec![1, 2, 8, 16, 24], 2, false));
+        assert_eq!(captured(largest(47)), (vec![1, 2, 8, 16, 24, 32, 40], 0, true));
+        assert_eq!(captured(largest(9)), (vec![1, 2, 8], 0, true));
     }
 
     #[test]

@@ -3,20 +3,27 @@
 //!
 //! Arrivals are wall time, everything else is the engine's clock. `queued_ts` is stamped when the step that runs at the
 //! arrival ends, so the offset of the clocks is the smallest difference of the two, and latencies count from arrival.
+//!
+//! `meta.json` names the data set of the run, which holds the token ids of its prompts, in the order of the requests and
+//! as long as those. vLLM caches prefixes unless told not to, so prompts with a common start share it, where the data
+//! set is at hand: beside the folder or one that contains it, or in `traces` there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::diag::Diagnostic;
 use crate::stats::Summary;
 use crate::units::Ticks;
-use crate::workload::{Request, RequestStream};
+use crate::workload::{PrefixIndex, Request, RequestStream};
 
-use super::super::case::{Case, EngineVersion, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic};
+use super::super::case::{
+    Case, EngineVersion, GraphSetting, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic,
+};
 use super::super::names;
 use super::super::table::{Table, parse_json, read_json, read_text};
-use super::{Format, sorted_by_arrival};
+use super::Format;
 
 pub(super) const FORMAT: Format = Format {
     name: "llmservingsim",
@@ -27,6 +34,8 @@ pub(super) const FORMAT: Format = Format {
 
 const REQUESTS_FILE: &str = "requests.jsonl";
 const PEER_FILE: &str = "sim_noitl.csv";
+/// Folder of request streams beside the measured runs.
+const TRACES: &str = "traces";
 const PEER: &str = "LLMServingSim";
 /// vLLM's default, which the runs do not change.
 const GPU_MEMORY_UTILIZATION: f64 = 0.9;
@@ -36,6 +45,8 @@ struct Meta {
     model: String,
     vllm_version: String,
     engine_kwargs: EngineArguments,
+    #[serde(default)]
+    dataset_path: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +57,13 @@ struct EngineArguments {
     max_num_seqs: u32,
     max_num_batched_tokens: u32,
     max_model_len: Option<u32>,
+    enable_prefix_caching: Option<bool>,
+}
+
+/// One prompt of the data set.
+#[derive(Deserialize)]
+struct Prompt {
+    input_tok_ids: Vec<u64>,
 }
 
 /// One request; times in seconds.
@@ -102,13 +120,23 @@ fn read(path: &Path) -> Result<Vec<Case>, Diagnostic> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let id = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let gpu = id.split('_').next().unwrap_or_default().to_owned();
-    let requests_path = folder.join(REQUESTS_FILE);
-    let text = read_text(&requests_path)?;
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let recorded: Vec<Recorded> = lines.map(|line| parse_json(line, &requests_path)).collect::<Result<_, _>>()?;
+    let recorded: Vec<Recorded> = read_lines(&folder.join(REQUESTS_FILE))?;
     let measured = measured(&recorded, read_peer(&folder.join(PEER_FILE))?.as_ref());
-    let run = read_run(&meta, &gpu, &recorded);
+    let run = read_run(&meta, &gpu, &recorded, &read_prompts(folder, &meta.dataset_path)?);
     Ok(vec![Case { group: FORMAT.name.to_owned(), id, model: meta.model, gpu, run, measured }])
+}
+
+/// Values of a file with one JSON object a line.
+fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Diagnostic> {
+    let text = read_text(path)?;
+    text.lines().filter(|line| !line.trim().is_empty()).map(|line| parse_json(line, path)).collect()
+}
+
+/// Prompts of the run's data set; none if it is not at hand.
+fn read_prompts(folder: &Path, dataset: &Path) -> Result<Vec<Prompt>, Diagnostic> {
+    let Some(name) = dataset.file_name() else { return Ok(Vec::new()) };
+    let places = folder.ancestors().flat_map(|above| [above.join(name), above.join(TRACES).join(name)]);
+    places.into_iter().find(|path| path.is_file()).map_or(Ok(Vec::new()), |path| read_lines(&path))
 }
 
 fn measured(recorded: &[Recorded], peer: Option<&Latencies>) -> Vec<Measured> {
@@ -133,18 +161,12 @@ fn measured(recorded: &[Recorded], peer: Option<&Latencies>) -> Vec<Measured> {
     measured
 }
 
-fn read_run(meta: &Meta, gpu: &str, recorded: &[Recorded]) -> Result<Run, String> {
+fn read_run(meta: &Meta, gpu: &str, recorded: &[Recorded], prompts: &[Prompt]) -> Result<Run, String> {
     let (model, formats) = names::model(&meta.model, "")?;
     let arguments = &meta.engine_kwargs;
     let (tensor, data) = (arguments.tensor_parallel_size.max(1), arguments.data_parallel_size.max(1));
     let gpus = tensor.saturating_mul(data);
     let (expert_tp, expert_parallel) = if arguments.enable_expert_parallel { (1, gpus) } else { (gpus, 1) };
-    let start = recorded.iter().map(|one| one.arrival_time).fold(f64::INFINITY, f64::min);
-    let requests = recorded.iter().map(|one| Request {
-        arrival: Ticks::from_seconds(one.arrival_time - start),
-        prompt_tokens: one.input_toks.max(1),
-        output_tokens: one.output_toks.max(1),
-    });
     Ok(Run {
         model,
         formats,
@@ -159,11 +181,35 @@ fn read_run(meta: &Meta, gpu: &str, recorded: &[Recorded]) -> Result<Run, String
             gpu_memory_utilization: GPU_MEMORY_UTILIZATION,
             cuda_graph: true,
             chunked_prefill: true,
-            prefix_caching: false,
             asynchronous: None,
+            prefix_caching: arguments.enable_prefix_caching.unwrap_or(true),
+            graphs: GraphSetting::default(),
         },
-        traffic: RunTraffic::Recorded(RequestStream::open(sorted_by_arrival(requests.collect()))),
+        traffic: RunTraffic::Recorded(stream(recorded, prompts)?),
     })
+}
+
+/// The requests by arrival, with what their prompts have in common if the prompts are known.
+fn stream(recorded: &[Recorded], prompts: &[Prompt]) -> Result<RequestStream, String> {
+    let lengths = recorded.iter().map(|one| one.input_toks as usize);
+    if !prompts.is_empty() && !lengths.eq(prompts.iter().map(|prompt| prompt.input_tok_ids.len())) {
+        return Err("the data set that the run names has other requests than the run".to_owned());
+    }
+    let start = recorded.iter().map(|one| one.arrival_time).fold(f64::INFINITY, f64::min);
+    let mut order: Vec<usize> = (0..recorded.len()).collect();
+    order.sort_by(|a, b| recorded[*a].arrival_time.total_cmp(&recorded[*b].arrival_time));
+    let request = |index: &usize| Request {
+        arrival: Ticks::from_seconds(recorded[*index].arrival_time - start),
+        prompt_tokens: recorded[*index].input_toks.max(1),
+        output_tokens: recorded[*index].output_toks.max(1),
+    };
+    let mut known = PrefixIndex::default();
+    let mut prefix = |index: &usize| {
+        let ids = prompts.get(*index).map_or(&[][..], |prompt| &prompt.input_tok_ids);
+        known.add(recorded[*index].input_toks.max(1), ids.iter().copied(), 1)
+    };
+    let prefixes = order.iter().map(&mut prefix).collect();
+    RequestStream::open(order.iter().map(request).collect()).with_prefixes(prefixes)
 }
 
 /// The other simulator's requests, if there are any; it writes nanoseconds.
@@ -184,17 +230,57 @@ fn read_peer(path: &Path) -> Result<Option<Latencies>, Diagnostic> {
 mod tests {
     use std::fs;
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    #[test]
-    fn latencies_count_from_the_arrival_on_the_engine_clock() {
+    /// A folder with that of a run, without its requests.
+    fn folder() -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("RTXPRO6000_Qwen3-30B-A3B");
         fs::create_dir(&run).unwrap();
-        let meta = r#"{"model": "Qwen/Qwen3-30B-A3B-Instruct-2507", "vllm_version": "0.19.0", "engine_kwargs": {
+        let meta = r#"{"model": "Qwen/Qwen3-30B-A3B-Instruct-2507", "vllm_version": "0.19.0",
+            "dataset_path": "elsewhere/prompts.jsonl", "engine_kwargs": {
             "tensor_parallel_size": 1, "data_parallel_size": 2, "enable_expert_parallel": true, "max_num_seqs": 128,
             "max_num_batched_tokens": 2048, "max_model_len": null}}"#;
         fs::write(run.join("meta.json"), meta).unwrap();
+        (folder, run)
+    }
+
+    #[test]
+    fn prompts_share_what_their_tokens_have_in_common() {
+        let (folder, run) = folder();
+        let row = |input: u32, arrival: f64| {
+            format!(
+                r#"{{"input_toks": {input}, "output_toks": 5, "arrival_time": {arrival}, "queued_ts": 1, "first_token_ts": 2, "last_token_ts": 3}}"#
+            )
+        };
+        // The third arrives first.
+        let rows = [row(3, 7.0), row(5, 8.0), row(4, 6.0)];
+        fs::write(run.join(REQUESTS_FILE), rows.join("\n")).unwrap();
+        let prefixes = || {
+            let case = read(&run.join("meta.json")).unwrap().remove(0);
+            let run = case.run?;
+            let stream = run.traffic.streams().remove(0);
+            let prefix = |index| stream.prefix(index).map(|prefix| (prefix.source, prefix.tokens));
+            Ok::<_, String>((run.limits.prefix_caching, [0, 1, 2].map(prefix)))
+        };
+        assert_eq!(prefixes(), Ok((true, [None; 3])), "the data set is not at hand");
+        let traces = folder.path().join(TRACES);
+        fs::create_dir(&traces).unwrap();
+        let prompts = |prompts: [&[u32]; 3]| {
+            let lines = prompts.map(|ids| format!(r#"{{"input_tok_ids": {ids:?}, "other": 1}}"#));
+            fs::write(traces.join("prompts.jsonl"), lines.join("\n")).unwrap();
+        };
+        prompts([&[1, 2, 3], &[1, 2, 3, 4, 5], &[1, 2, 9, 9]]);
+        assert_eq!(prefixes(), Ok((true, [None, Some((0, 2)), Some((1, 3))])));
+        prompts([&[1, 2, 3], &[1, 2, 3, 4], &[1, 2, 9, 9]]);
+        assert!(prefixes().unwrap_err().contains("other requests"));
+    }
+
+    #[test]
+    fn latencies_count_from_the_arrival_on_the_engine_clock() {
+        let (_folder, run) = folder();
         // The second request is stamped late, at the end of a running step.
         let requests = r#"{"input_toks": 100, "output_toks": 11, "arrival_time": 1000.0, "queued_ts": 5.0, "first_token_ts": 5.5, "last_token_ts": 6.5}
 {"input_toks": 200, "output_toks": 21, "arrival_time": 1001.0, "queued_ts": 6.4, "first_token_ts": 7.0, "last_token_ts": 9.0}

@@ -9,7 +9,9 @@ use crate::catalog::NumberFormat;
 use crate::diag::Diagnostic;
 use crate::spec::{Arrival, Dialogue, LengthLaw, Traffic, Workload};
 
-use super::super::case::{Case, EngineVersion, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic};
+use super::super::case::{
+    Case, EngineVersion, GraphSetting, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic,
+};
 use super::super::names;
 use super::super::table::{Record, Table};
 use super::{Format, has_columns};
@@ -180,6 +182,7 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         chunked_prefill: true,
         prefix_caching: false,
         asynchronous: recipe.asynchronous,
+        graphs: GraphSetting::default(),
     };
     let workload = Workload {
         requests: clients as usize * REQUESTS_PER_CLIENT,

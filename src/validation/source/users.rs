@@ -8,7 +8,7 @@ use crate::diag::Diagnostic;
 use crate::spec::{Arrival, Dialogue, LengthLaw, Traffic, Workload};
 
 use super::super::case::{
-    Case, EngineVersion, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic, latency_named,
+    Case, EngineVersion, GraphSetting, Limits, Measured, Metric, Peer, Run, RunTraffic, Split, Statistic, latency_named,
 };
 use super::super::names;
 use super::super::table::{Record, Table};
@@ -112,6 +112,7 @@ fn read_run(
         chunked_prefill: true,
         prefix_caching: false,
         asynchronous: None,
+        graphs: GraphSetting::default(),
     };
     let engine = record.required("engine")?;
     let version = engine.split_whitespace().find(|word| word.contains('.'));

@@ -12,7 +12,9 @@ use crate::stats::Summary;
 use crate::units::Ticks;
 use crate::workload::{Prefix, Request, RequestStream};
 
-use super::super::case::{Case, EngineVersion, Limits, Measured, Metric, Run, RunTraffic, Split, Statistic};
+use super::super::case::{
+    Case, EngineVersion, GraphSetting, Limits, Measured, Metric, Run, RunTraffic, Split, Statistic,
+};
 use super::super::names;
 use super::super::table::{Table, read_json};
 use super::{Format, sorted_by_arrival};
@@ -125,6 +127,7 @@ fn read_run(meta: &Meta, sent: Vec<Request>) -> Result<Run, String> {
             chunked_prefill: meta.chunked_prefill,
             prefix_caching: meta.prefix_caching,
             asynchronous: None,
+            graphs: GraphSetting::default(),
         },
         traffic: RunTraffic::Recorded(RequestStream::open(requests).with_prefixes(prefixes)?),
     })
