@@ -1,6 +1,6 @@
-//! Samples of published points: one row per deployment and concurrency, mean TTFT and mean TPOT. Most are InferenceMAX
+//! Samples of published points: one row per deployment and concurrency, mean TTFT and mean TPOT. Dated rows are InferenceMAX
 //! runs, and all are taken to follow their protocol: a closed loop, requests of random lengths, end-of-sequence ignored,
-//! no prefix caching.
+//! no prefix caching. The others have no date; their requests are all of the nominal lengths.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -48,11 +48,24 @@ const REQUESTS_PER_CLIENT: usize = 10;
 const SHORTEST_SHARE: f64 = 0.8;
 /// Begins the ids of DeepSeek-R1 runs that the sample lists as DeepSeek-V3, which has the same shapes.
 const DEEPSEEK_R1_ID: &str = "dsr1_";
+/// Date of the run. Those without one are not InferenceMAX's. On prompts-first engines they show that requests of one length
+/// stay in step: with SGLang the mean TTFT is half the time to compute the prompts of all clients, and TPOT has little of it.
+const DATE: &str = "measured";
 /// InferenceMAX's server flags.
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 const GPU_MEMORY_UTILIZATION: f64 = 0.9;
+/// How a launch script sets the most tokens of one iteration.
+#[derive(Clone, Copy)]
+enum Tokens {
+    Fixed(u32),
+    /// The longest request that it allows: input and output, and 200 for the chat template.
+    LongestRequest,
+}
+
 /// Where the published launch scripts (github.com/SemiAnalysisAI/InferenceX, `benchmarks`) depart from that.
 struct Recipe {
+    /// Beginning of the engine's name.
+    engine: &'static str,
     model: &'static str,
     /// Beginning of the GPU's name.
     gpu: &'static str,
@@ -61,17 +74,22 @@ struct Recipe {
     gpu_memory_utilization: f64,
     /// `--async-scheduling`, which versions before 0.14 need to be told.
     asynchronous: Option<bool>,
+    max_num_batched_tokens: Tokens,
+    chunked_prefill: bool,
     /// The script deals out experts whatever the run's label says.
     always_expert_parallel: bool,
 }
 
 const DEFAULT_RECIPE: Recipe = Recipe {
+    engine: "",
     model: "",
     gpu: "",
     kv_cache: None,
     activations: None,
     gpu_memory_utilization: GPU_MEMORY_UTILIZATION,
     asynchronous: None,
+    max_num_batched_tokens: Tokens::Fixed(MAX_NUM_BATCHED_TOKENS),
+    chunked_prefill: true,
     always_expert_parallel: false,
 };
 
@@ -79,7 +97,53 @@ const ASYNCHRONOUS_FP8_CACHE: Recipe =
     Recipe { kv_cache: Some(NumberFormat::Fp8), asynchronous: Some(true), ..DEFAULT_RECIPE };
 
 /// The first that fits is taken.
-const RECIPES: [Recipe; 6] = [
+const RECIPES: [Recipe; 11] = [
+    // `gptoss_fp4_*_trt*.sh`: free_gpu_memory_fraction 0.85; chunked prefill is off by default.
+    Recipe {
+        engine: "trtllm",
+        model: "gpt-oss-120b",
+        gpu: "b200",
+        kv_cache: Some(NumberFormat::Fp8),
+        activations: Some(NumberFormat::Fp8),
+        gpu_memory_utilization: 0.85,
+        max_num_batched_tokens: Tokens::Fixed(20_000),
+        chunked_prefill: false,
+        ..DEFAULT_RECIPE
+    },
+    Recipe {
+        engine: "trtllm",
+        model: "gpt-oss-120b",
+        gpu_memory_utilization: 0.85,
+        max_num_batched_tokens: Tokens::Fixed(20_000),
+        chunked_prefill: false,
+        ..DEFAULT_RECIPE
+    },
+    // `70b_fp?_*_trt_slurm.sh`.
+    Recipe {
+        engine: "trtllm",
+        model: "llama-3.3-70b-fp8",
+        gpu: "b200",
+        kv_cache: Some(NumberFormat::Fp8),
+        max_num_batched_tokens: Tokens::Fixed(16_384),
+        chunked_prefill: false,
+        ..DEFAULT_RECIPE
+    },
+    Recipe {
+        engine: "trtllm",
+        model: "llama-3.3-70b-fp8",
+        kv_cache: Some(NumberFormat::Fp8),
+        max_num_batched_tokens: Tokens::LongestRequest,
+        chunked_prefill: false,
+        ..DEFAULT_RECIPE
+    },
+    Recipe {
+        engine: "trtllm",
+        model: "llama-3.3-70b-fp4",
+        kv_cache: Some(NumberFormat::Fp8),
+        max_num_batched_tokens: Tokens::LongestRequest,
+        chunked_prefill: false,
+        ..DEFAULT_RECIPE
+    },
     Recipe { model: "llama-3.3-70b-fp8", ..ASYNCHRONOUS_FP8_CACHE },
     Recipe { model: "llama-3.3-70b-fp4", ..ASYNCHRONOUS_FP8_CACHE },
     // VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1; on Hopper Marlin kernels with bf16 inputs.
@@ -95,10 +159,13 @@ const RECIPES: [Recipe; 6] = [
     Recipe { model: "kimi-k2 int4", gpu: "b200", gpu_memory_utilization: 0.97, ..DEFAULT_RECIPE },
 ];
 
-fn recipe(model: &str, precision: &str, gpu: &str) -> &'static Recipe {
+fn recipe(engine: &str, model: &str, precision: &str, gpu: &str) -> &'static Recipe {
     let with_precision = format!("{model} {precision}");
-    let fits =
-        |recipe: &&Recipe| (recipe.model == model || recipe.model == with_precision) && gpu.starts_with(recipe.gpu);
+    let fits = |recipe: &&Recipe| {
+        (recipe.model == model || recipe.model == with_precision)
+            && engine.starts_with(recipe.engine)
+            && gpu.starts_with(recipe.gpu)
+    };
     RECIPES.iter().find(fits).unwrap_or(&DEFAULT_RECIPE)
 }
 
@@ -168,18 +235,22 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         Ok(names) => names,
         Err(reason) => return Ok(Err(reason)),
     };
-    let recipe = recipe(model, precision, gpu);
+    let recipe = recipe(backend, model, precision, gpu);
     (formats.kv_cache, formats.activations) = (recipe.kv_cache, recipe.activations);
     if recipe.always_expert_parallel {
         (split.expert_tp, split.expert_parallel) = (1, split.expert_tp * split.expert_parallel);
     }
+    let tokens = match recipe.max_num_batched_tokens {
+        Tokens::Fixed(tokens) => tokens,
+        Tokens::LongestRequest => isl.saturating_add(osl).saturating_add(200),
+    };
     let limits = Limits {
         max_num_seqs: clients,
-        max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS.max(clients),
+        max_num_batched_tokens: tokens.max(clients),
         max_model_len: isl.saturating_add(osl),
         gpu_memory_utilization: recipe.gpu_memory_utilization,
         cuda_graph: true,
-        chunked_prefill: true,
+        chunked_prefill: recipe.chunked_prefill,
         prefix_caching: false,
         asynchronous: recipe.asynchronous,
         graphs: GraphSetting::default(),
@@ -189,8 +260,8 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         warmup: 0,
         traffic: Traffic::Synthetic {
             arrival: Arrival::Closed { clients: vec![clients] },
-            input: lengths(isl),
-            output: lengths(osl),
+            input: lengths(isl, record.text(DATE).is_some()),
+            output: lengths(osl, record.text(DATE).is_some()),
             dialogue: Dialogue::NONE,
         },
     };
@@ -199,7 +270,10 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
     Ok(Ok(Run { model, formats, gpu, engine, split, limits, traffic }))
 }
 
-fn lengths(nominal: u32) -> LengthLaw {
+fn lengths(nominal: u32, random: bool) -> LengthLaw {
+    if !random {
+        return LengthLaw::Fixed(nominal);
+    }
     let shortest = libm::floor(f64::from(nominal) * SHORTEST_SHARE) as u32;
     LengthLaw::Uniform { min: shortest.max(1), max: nominal }
 }
@@ -243,12 +317,19 @@ mod tests {
     use super::*;
 
     const HEADER: &str = "id,backend,backend_version,model_path,system,precision,mode,isl,osl,tp_size,pp_size,\
-                          attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms,concurrency";
+                          attention_dp_size,moe_tp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms,concurrency,measured";
+
+    const DATED: &str = ",2025-10-29";
 
     fn cases(rows: &[&str]) -> Vec<Case> {
+        let rows: Vec<String> = rows.iter().map(|row| format!("{row}{DATED}")).collect();
+        read_rows(&rows.join("\n"))
+    }
+
+    fn read_rows(rows: &str) -> Vec<Case> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sample_test.csv");
-        fs::write(&path, format!("{HEADER}\n{}\n", rows.join("\n"))).unwrap();
+        fs::write(&path, format!("{HEADER}\n{rows}\n")).unwrap();
         fs::write(folder.path().join(PEER_FILE), "id,ttft_ms,tpot_ms\na,50,5\n").unwrap();
         read(&path).unwrap()
     }
@@ -266,6 +347,13 @@ mod tests {
         assert!(stream.requests.iter().all(|request| (80..=100).contains(&request.output_tokens)));
         assert_eq!(rows[0].measured[1].value, 8.0);
         assert_eq!(rows[0].measured[0].peers, [Peer::new(PEER, 50.0)]);
+    }
+
+    #[test]
+    fn requests_of_undated_rows_are_all_as_long() {
+        let rows = read_rows("a,sglang,0.5.1,Qwen/Qwen3-32B,h100_sxm,,agg,1000,100,2,1,,1,1,40.5,8,16,");
+        let stream = rows[0].run.as_ref().unwrap().traffic.streams().remove(0);
+        assert!(stream.requests.iter().all(|request| (request.prompt_tokens, request.output_tokens) == (1000, 100)));
     }
 
     #[test]

@@ -30,6 +30,8 @@ const ENGINES: [&str; 3] = ["vllm", "sglang", "trtllm"];
 /// The NCCL release line that vLLM ships (PyTorch's `nvidia-nccl-cu12` 2.27); tables of other lines are used only where
 /// this one is missing.
 const PREFERRED_NCCL: &str = "2.27";
+/// A version with at most this share of the rows of the line's largest one holds additions to an older version.
+const ADDITIONS_SHARE: f64 = 0.1;
 
 /// Reads the tables of `engine` (e.g. `vllm-0.19`) of one GPU system.
 ///
@@ -49,20 +51,28 @@ pub fn import(path: &Path, engine: &str) -> Result<Measurements, Diagnostic> {
             NCCL => (NCCL.to_owned(), PREFERRED_NCCL),
             family => (format!("{family}/{name}"), version),
         };
-        // Some versions hold a few additions to the table of an older one of the same line.
+        let mut most_rows = 0;
+        let mut files = Vec::new();
         for file in candidates(&source, &folder, table, line) {
             let bytes = source.read(&file)?;
+            let count = rows::count(bytes.clone()).unwrap_or_default();
+            most_rows = most_rows.max(count);
+            files.push((file, bytes, count));
+        }
+        for (file, bytes, count) in files {
             let before = rows.len();
-            match rows::read(bytes.clone(), table, &mut dropped) {
+            match rows::read(bytes, table, &mut dropped) {
                 Ok(read) => rows.extend(suspect::without_suspects(read, &mut dropped)),
                 Err(reason) => {
-                    let count = rows::count(bytes).map_err(|_| unreadable(&file, &reason))?;
+                    if count == 0 {
+                        return Err(unreadable(&file, &reason));
+                    }
                     other_layout = other_layout.or_else(|| Some(unreadable(&file, &reason)));
                     dropped.add(format!("tables of another layout: {reason}"), count, || file.clone());
                     break;
                 }
             }
-            if rows.len() > before {
+            if rows.len() > before && count as f64 > ADDITIONS_SHARE * most_rows as f64 {
                 break;
             }
         }

@@ -13,6 +13,9 @@ use crate::fidelity::operator::Operator;
 
 /// Attention tables of older versions lack this column: nothing with a window was measured.
 const WINDOW: &str = "window_size";
+/// TensorRT-LLM's all-reduce tables call this column otherwise.
+const BACKEND: &str = "backend";
+const BACKEND_OF_TENSORRT_LLM: &str = "implementation";
 
 /// Kernels that were timed in place of those that engines run, and how that shows.
 const STAND_INS: [(&str, &str); 2] = [
@@ -61,8 +64,12 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn batch(&mut self, batch: &RecordBatch) -> Result<(), String> {
         let table = self.table;
+        let named = |name: &&'static str| match *name {
+            BACKEND if batch.column_by_name(BACKEND).is_none() => BACKEND_OF_TENSORRT_LLM,
+            name => name,
+        };
         let text: Vec<Vec<Option<&str>>> =
-            table.text.iter().map(|name| text_column(batch, name)).collect::<Result<_, _>>()?;
+            table.text.iter().map(|name| text_column(batch, named(name))).collect::<Result<_, _>>()?;
         let zeros = Int64Array::from(vec![0; batch.num_rows()]);
         let number = |name: &&str| match *name {
             WINDOW if batch.column_by_name(WINDOW).is_none() => Ok(&zeros),

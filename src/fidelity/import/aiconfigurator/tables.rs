@@ -211,13 +211,17 @@ fn grouped(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
 
 fn custom_all_reduce(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
     let [gpus, elements] = fixed(&fields.numbers)?;
-    let graph = match fields.text[0] {
-        "vllm_graph" | "sglang_graph" => true,
-        "vllm_eager" | "sglang_eager" => false,
+    let modes: &[bool] = match fields.text[0] {
+        "vllm_graph" | "sglang_graph" => &[true],
+        "vllm_eager" | "sglang_eager" => &[false],
+        // One table for both: the kernel alone, replayed from a graph.
+        "trtllm" => &[false, true],
         other => return Err(format!("the all-reduce backend `{other}` is not the engine's own")),
     };
     let bytes = f64::from(elements) * HALF_BYTES;
-    Ok(vec![Operator::Collective { kind: CollectiveKind::AllReduce, bytes, gpus, graph }])
+    let all_reduce =
+        |graph: &bool| Operator::Collective { kind: CollectiveKind::AllReduce, bytes, gpus, graph: *graph };
+    Ok(modes.iter().map(all_reduce).collect())
 }
 
 fn nccl(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
