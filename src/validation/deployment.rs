@@ -48,8 +48,8 @@ impl Deployed {
         engines: &[EngineProfile],
     ) -> Result<Self, String> {
         let first = |problems: Diagnostics| problems.0.first().map_or_else(String::new, |one| one.message.clone());
-        let mut model = catalog.model(run.model).map_err(first)?;
-        let gpu = catalog.gpu(run.gpu).map_err(first)?;
+        let mut model = catalog.model(&run.model).map_err(first)?;
+        let gpu = catalog.gpu(&run.gpu).map_err(first)?;
         let profile = closest_profile(engines, &run.engine).ok_or("the catalog has no engine profile")?.clone();
         let precision = precision(&mut model, &gpu, run.formats);
         let parallelism = startable(&model, &gpu, parallelism(&model, run.split), precision)?;
@@ -92,7 +92,7 @@ impl Deployed {
 
 /// The profile of this engine with the closest version, the older one of two that are equally close, the newest if
 /// the version is unknown; the default profile for an engine that has none.
-fn closest_profile<'a>(engines: &'a [EngineProfile], wanted: &EngineVersion) -> Option<&'a EngineProfile> {
+pub(super) fn closest_profile<'a>(engines: &'a [EngineProfile], wanted: &EngineVersion) -> Option<&'a EngineProfile> {
     let number = |profile: &EngineProfile| {
         let (major, minor) = EngineVersion::new(&profile.engine, Some(&profile.version)).number().unwrap_or_default();
         major * 1000 + minor
