@@ -54,6 +54,18 @@ pub struct Formats {
     pub kv_cache: Option<NumberFormat>,
 }
 
+impl Formats {
+    /// These formats, and the others where they say nothing.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            weights: self.weights.or(others.weights),
+            activations: self.activations.or(others.activations),
+            kv_cache: self.kv_cache.or(others.kv_cache),
+        }
+    }
+}
+
 /// Engine and version of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineVersion {

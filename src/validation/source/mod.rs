@@ -3,6 +3,8 @@
 //! To add one: write `NAME.rs` with a [`Format`] called `FORMAT`, then `mod NAME;` and its entry in [`FORMATS`].
 
 mod b200_multiturn;
+mod bench_serve;
+mod bench_serve_deployment;
 mod llmservingsim;
 mod sample;
 mod sim2real;
@@ -39,6 +41,7 @@ pub const FORMATS: &[Format] = &[
     sim2real::FORMAT,
     b200_multiturn::FORMAT,
     users::FORMAT,
+    bench_serve::FORMAT,
 ];
 
 /// Names of the formats with their descriptions, one a line.
