@@ -33,10 +33,10 @@ struct Editable {
 pub fn document(source: &Arc<Source>, calibration: &Calibration) -> Result<String, Diagnostics> {
     let file: Editable = toml::from_str(&source.text).map_err(|error| from_toml(&error, source))?;
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
-    for (constant, result) in CONSTANTS.iter().zip(&calibration.constants) {
+    for constant in CONSTANTS {
         let entry = file.host.get(constant.name);
         let entry = entry.ok_or_else(|| Diagnostic::new(format!("`{}` has no `{}`", source.name, constant.name)))?;
-        if result.fitted {
+        if constant.get(&calibration.host) != constant.get(&calibration.start) {
             edits.push((entry.span(), format!("{:?}", three_digits(constant.get(&calibration.host)))));
         }
     }
@@ -82,15 +82,18 @@ fn provenance(calibration: &Calibration) -> String {
     }
     for (constant, result) in CONSTANTS.iter().zip(&calibration.constants) {
         let start = number(constant.get(&calibration.start));
+        let value = number(constant.get(&calibration.host));
         let (from, to) = (number(result.interval.from_us), number(result.interval.to_us));
         lines.push(match (result.fitted, result.interval.runs) {
             (true, count) => format!(
-                "{}: {} us fitted, {from} to {to} fits as well, start {start}; moves {count} runs.",
-                constant.name,
-                number(constant.get(&calibration.host))
+                "{}: {value} us fitted, {from} to {to} fits as well, start {start}; moves {count} runs.",
+                constant.name
             ),
             (false, 0) => format!("{}: kept at {start} us; none of the runs depends on it.", constant.name),
-            (false, _) => format!("{}: kept at {start} us; {from} to {to} fits as well.", constant.name),
+            (false, _) => format!(
+                "{}: not determined, {from} to {to} us fits as well; {value} is the nearest to the start, {start}.",
+                constant.name
+            ),
         });
     }
     lines.iter().map(|line| wrapped(line)).collect::<Vec<_>>().join("\n")

@@ -2,8 +2,9 @@
 //!
 //! A constant is moved away from the best fit while the other free ones follow as the slopes there say they would to make
 //! up for it. Where the runs that it moves do not get worse by more than they scatter, the value fits as well. A constant
-//! that fits as well over more than a factor of two is not determined: it goes back to its start, and the others are
-//! fitted again. The widest goes first, because what it leaves open may be all that made another one wide.
+//! that fits as well over more than a factor of two is not determined: it goes back to its start, or to the value nearest to
+//! it that fits as well, and the others are fitted again. The widest goes first, because what it leaves open may be all
+//! that made another one wide.
 
 use crate::catalog::HostOverhead;
 
@@ -45,6 +46,8 @@ impl Interval {
 /// A fit of the constants that the runs determine.
 pub(super) struct Identified {
     pub(super) host: HostOverhead,
+    /// The start, with the constants that are not determined where they were left.
+    pub(super) anchor: HostOverhead,
     /// Indices into [`CONSTANTS`] of those that were fitted.
     pub(super) free: Vec<usize>,
     /// Of every constant, by its index.
@@ -54,18 +57,25 @@ pub(super) struct Identified {
 /// Fits, and returns constants to their start until the runs determine all that are left.
 pub(super) fn identify(objective: &mut Objective, start: &HostOverhead, runs: &[usize]) -> Identified {
     let mut free: Vec<usize> = (0..CONSTANTS.len()).collect();
+    let mut anchor = *start;
     let mut intervals = vec![Interval { from_us: 0.0, to_us: 0.0, runs: 0 }; CONSTANTS.len()];
     loop {
-        let search = Search { start, free: &free, runs };
+        let search = Search { start: &anchor, free: &free, runs };
         let host = search.best(objective);
         for (index, interval) in free.iter().zip(search.intervals(objective, &host)) {
             intervals[*index] = interval;
         }
         let widest = free.iter().copied().max_by(|a, b| intervals[*a].factor().total_cmp(&intervals[*b].factor()));
         match widest.filter(|widest| intervals[*widest].factor() > WIDEST) {
-            None => return Identified { host, free, intervals },
-            // What moves no run is left alone by all others too: no need to fit again for each.
-            Some(widest) => free.retain(|index| *index != widest && intervals[*index].runs > 0),
+            None => return Identified { host, anchor, free, intervals },
+            Some(widest) => {
+                let (constant, interval) = (&CONSTANTS[widest], intervals[widest]);
+                if interval.runs > 0 {
+                    constant.set(&mut anchor, constant.get(start).clamp(interval.from_us, interval.to_us));
+                }
+                // What moves no run is left alone by all others too: no need to fit again for each.
+                free.retain(|index| *index != widest && intervals[*index].runs > 0);
+            }
         }
     }
 }

@@ -61,7 +61,7 @@ pub struct Calibration {
 pub struct FittedConstant {
     /// Values that fit as well as the best.
     pub interval: Interval,
-    /// The runs determine it; otherwise it has kept its start.
+    /// The runs determine it; otherwise it has its start, or the value nearest to it that fits as well.
     pub fitted: bool,
 }
 
@@ -145,7 +145,7 @@ fn fitted(fit: Runs, held: Runs, profile: &EngineProfile) -> Calibration {
     let folds = folds(all.len());
     for fold in &folds {
         let others: Vec<usize> = all.iter().copied().filter(|run| !fold.contains(run)).collect();
-        let host = Search { start: &start, free: &identified.free, runs: &others }.best(&mut objective);
+        let host = Search { start: &identified.anchor, free: &identified.free, runs: &others }.best(&mut objective);
         let errors = objective.errors(&host);
         for run in fold {
             after[*run].clone_from(&errors[*run]);

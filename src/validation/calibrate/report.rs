@@ -47,7 +47,8 @@ fn constants_table(calibration: &Calibration) -> String {
         .to_owned();
     for (constant, result) in CONSTANTS.iter().zip(&calibration.constants) {
         let start = number(constant.get(&calibration.start));
-        let fitted = if result.fitted { number(constant.get(&calibration.host)) } else { "kept".to_owned() };
+        let changed = constant.get(&calibration.host) != constant.get(&calibration.start);
+        let fitted = if result.fitted || changed { number(constant.get(&calibration.host)) } else { "kept".to_owned() };
         let interval = result.interval;
         let range = if interval.runs == 0 {
             "anything".to_owned()
@@ -59,7 +60,7 @@ fn constants_table(calibration: &Calibration) -> String {
     let _ = writeln!(
         text,
         "\n*Fits as well*: the other constants follow, and the loss rises by less than its standard error over the runs. A \
-         constant is kept at its start where that is more than a factor of {WIDEST}."
+         constant for which that is more than a factor of {WIDEST} is kept at its start, or at the nearest value that does."
     );
     text
 }
