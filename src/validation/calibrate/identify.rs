@@ -10,7 +10,7 @@ use crate::catalog::HostOverhead;
 
 use super::constants::CONSTANTS;
 use super::objective::{Objective, run_loss};
-use super::search::{Search, moved, position, solve};
+use super::search::{Search, followers, position};
 
 /// Widest interval of a constant that counts as determined, as a factor.
 pub(super) const WIDEST: f64 = 2.0;
@@ -61,13 +61,19 @@ pub(super) fn identify(objective: &mut Objective, start: &HostOverhead, runs: &[
     let mut intervals = vec![Interval { from_us: 0.0, to_us: 0.0, runs: 0 }; CONSTANTS.len()];
     loop {
         let search = Search { start: &anchor, free: &free, runs };
-        let host = search.best(objective);
+        let (host, _) = search.rough(objective);
         for (index, interval) in free.iter().zip(search.intervals(objective, &host)) {
             intervals[*index] = interval;
         }
         let widest = free.iter().copied().max_by(|a, b| intervals[*a].factor().total_cmp(&intervals[*b].factor()));
         match widest.filter(|widest| intervals[*widest].factor() > WIDEST) {
-            None => return Identified { host, anchor, free, intervals },
+            None => {
+                let host = search.best(objective);
+                for (index, interval) in free.iter().zip(search.intervals(objective, &host)) {
+                    intervals[*index] = interval;
+                }
+                return Identified { host, anchor, free, intervals };
+            }
             Some(widest) => {
                 let (constant, interval) = (&CONSTANTS[widest], intervals[widest]);
                 if interval.runs > 0 {
@@ -112,11 +118,7 @@ impl Search<'_> {
         let mut reached = constant.get(best).clamp(least, most);
         for distance in DISTANCES.into_iter().map(libm::log).chain(far) {
             let distance = distance.min((end - at).abs());
-            let host = self
-                .free
-                .iter()
-                .zip(follow)
-                .fold(*best, |host, (index, share)| moved(&host, &CONSTANTS[*index], sign * distance * share));
+            let host = self.moved_along(best, follow, sign * distance);
             if self.is_worse(objective, best, &host, moved_runs) {
                 break;
             }
@@ -150,18 +152,6 @@ impl Search<'_> {
     }
 }
 
-/// How far each free constant follows when one moves by one, so that the quadratic model of the cost stays least.
-fn followers(hessian: &[Vec<f64>], leader: usize) -> Vec<f64> {
-    let others: Vec<usize> = (0..hessian.len()).filter(|index| *index != leader).collect();
-    let matrix = others.iter().map(|row| others.iter().map(|column| hessian[*row][*column]).collect()).collect();
-    let right = others.iter().map(|row| -hessian[*row][leader]).collect();
-    let mut follow = vec![1.0; hessian.len()];
-    for (index, share) in others.into_iter().zip(solve(matrix, right)) {
-        follow[index] = share;
-    }
-    follow
-}
-
 /// Mean of a sample and its standard error, which the jackknife (leave one run out) gives; zero for a single value.
 pub(super) fn mean_and_standard_error(sample: &[f64]) -> (f64, f64) {
     let count = sample.len() as f64;
@@ -182,12 +172,5 @@ mod tests {
         assert_eq!(mean_and_standard_error(&[1.0, 3.0]), (2.0, 1.0));
         assert_eq!(mean_and_standard_error(&[5.0]), (5.0, 0.0));
         assert_eq!(mean_and_standard_error(&[]), (0.0, 0.0));
-    }
-
-    #[test]
-    fn constants_that_compensate_follow_each_other() {
-        // cost = (a + b)^2, nearly.
-        let follow = followers(&[vec![1.0 + 1e-9, 1.0], vec![1.0, 1.0 + 1e-9]], 0);
-        assert!((follow[1] + 1.0).abs() < 1e-6, "{follow:?}");
     }
 }

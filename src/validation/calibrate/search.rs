@@ -1,7 +1,10 @@
-//! The host that fits best: a coarse scan of each constant, then Levenberg-Marquardt steps with finite differences.
+//! The host that fits best: a coarse scan of each constant, then Levenberg-Marquardt steps with finite differences, in turns
+//! with small steps of single constants.
 //!
 //! The scan finds constants that show only beyond some value (work that an asynchronous host hides behind the GPU), where
-//! slopes at the start say nothing. Slopes are taken over five per cent, above the grain of the simulation.
+//! slopes at the start say nothing. Slopes are taken over five per cent, above the grain of the simulation; where a median
+//! jumps from one request to the next they mislead all the same, and steps of one
+//! constant, alone or with the others making up for it, find the way on.
 
 use crate::catalog::HostOverhead;
 
@@ -13,6 +16,11 @@ use super::objective::{Objective, RunErrors, run_loss, weight};
 const PULL: f64 = 1e-4;
 /// Factors of the scan.
 const FACTORS: [f64; 6] = [0.5, 2.0, 0.25, 4.0, 0.125, 8.0];
+/// Distances of single steps, in the logarithm.
+const SINGLE_STEPS: [f64; 4] = [0.1, 0.05, 0.02, 0.01];
+/// Turns of both kinds of steps at most, and the gain of single steps that is worth another turn.
+const MOST_TURNS: usize = 4;
+const WORTH_A_TURN: f64 = 2e-5;
 /// A scan moves a constant only for so much less loss: 0.02 % of error.
 const WORTH_MOVING: f64 = 2e-4;
 /// Distance of finite differences, in the logarithm.
@@ -69,6 +77,20 @@ impl Search<'_> {
 
     /// The host with the least cost.
     pub(super) fn best(&self, objective: &mut Objective) -> HostOverhead {
+        let (mut host, mut cost) = self.rough(objective);
+        for _ in 0..MOST_TURNS {
+            let before = cost;
+            (host, cost) = self.step_singly(objective, host, cost);
+            if before - cost < WORTH_A_TURN {
+                break;
+            }
+            (host, cost) = self.descend(objective, host, cost);
+        }
+        host
+    }
+
+    /// A host near the best, and its cost: good enough to see which constants matter.
+    pub(super) fn rough(&self, objective: &mut Objective) -> (HostOverhead, f64) {
         let mut host = *self.start;
         let mut cost = self.cost(objective, &host);
         for index in self.free {
@@ -85,7 +107,33 @@ impl Search<'_> {
         self.descend(objective, host, cost)
     }
 
-    fn descend(&self, objective: &mut Objective, mut host: HostOverhead, mut cost: f64) -> HostOverhead {
+    /// Moves one constant at a time, alone or with the others making up for it.
+    fn step_singly(&self, objective: &mut Objective, mut host: HostOverhead, mut cost: f64) -> (HostOverhead, f64) {
+        let (hessian, _) = self.model(objective, &host);
+        let alone = |leader| Vec::from_iter((0..self.free.len()).map(|index| if index == leader { 1.0 } else { 0.0 }));
+        let directions: Vec<Vec<f64>> =
+            (0..self.free.len()).flat_map(|leader| [alone(leader), followers(&hessian, leader)]).collect();
+        for step in SINGLE_STEPS.into_iter().flat_map(|step| [step, -step]) {
+            for direction in &directions {
+                let candidate = self.moved_along(&host, direction, step);
+                let reached = self.cost(objective, &candidate);
+                if reached < cost {
+                    (host, cost) = (candidate, reached);
+                }
+            }
+        }
+        (host, cost)
+    }
+
+    /// Moves every free constant by its share of a logarithmic distance.
+    pub(super) fn moved_along(&self, host: &HostOverhead, shares: &[f64], distance: f64) -> HostOverhead {
+        let step = |host: HostOverhead, (index, share): (&usize, &f64)| {
+            if *share == 0.0 { host } else { moved(&host, &CONSTANTS[*index], distance * share) }
+        };
+        self.free.iter().zip(shares).fold(*host, step)
+    }
+
+    fn descend(&self, objective: &mut Objective, mut host: HostOverhead, mut cost: f64) -> (HostOverhead, f64) {
         let mut damping = 1e-3;
         for _ in 0..MOST_ITERATIONS {
             let (hessian, gradient) = self.model(objective, &host);
@@ -105,7 +153,7 @@ impl Search<'_> {
                 break;
             }
         }
-        host
+        (host, cost)
     }
 
     fn stepped(&self, host: &HostOverhead, hessian: &[Vec<f64>], gradient: &[f64], damping: f64) -> HostOverhead {
@@ -166,8 +214,20 @@ impl Search<'_> {
     }
 }
 
+/// How far each free constant follows when one moves by one, so that the quadratic model of the cost stays least.
+pub(super) fn followers(hessian: &[Vec<f64>], leader: usize) -> Vec<f64> {
+    let others: Vec<usize> = (0..hessian.len()).filter(|index| *index != leader).collect();
+    let matrix = others.iter().map(|row| others.iter().map(|column| hessian[*row][*column]).collect()).collect();
+    let right = others.iter().map(|row| -hessian[*row][leader]).collect();
+    let mut follow = vec![1.0; hessian.len()];
+    for (index, share) in others.into_iter().zip(solve(matrix, right)) {
+        follow[index] = share;
+    }
+    follow
+}
+
 /// Solves a positive definite system by elimination.
-pub(super) fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
+fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     let size = right.len();
     for pivot in 0..size {
         let pivot_row = matrix[pivot].clone();
@@ -208,5 +268,12 @@ mod tests {
             assert_eq!(constant.get(&moved(&host, constant, -99.0)), least, "{}", constant.name);
             assert_eq!(constant.get(&moved(&host, constant, 99.0)), most, "{}", constant.name);
         }
+    }
+
+    #[test]
+    fn constants_that_compensate_follow_each_other() {
+        // cost = (a + b)^2, nearly.
+        let follow = followers(&[vec![1.0 + 1e-9, 1.0], vec![1.0, 1.0 + 1e-9]], 0);
+        assert!((follow[1] + 1.0).abs() < 1e-6, "{follow:?}");
     }
 }
