@@ -9,7 +9,7 @@ use super::super::summary::median;
 use super::identify::WIDEST;
 use super::{CONSTANTS, Calibration, RunErrors, ValueError};
 
-/// Runs that are listed one by one.
+/// Runs that are listed one by one, the fitted ones first.
 const MOST_LISTED: usize = 40;
 
 /// Tables of the constants, of the errors by run and of their medians.
@@ -34,9 +34,11 @@ pub fn warnings(calibration: &Calibration) -> Vec<String> {
             return format!("the runs do not identify `{name}`: none of them depends on it; it stays at {start} us");
         }
         let (from, to) = (number(result.interval.from_us), number(result.interval.to_us));
-        format!(
-            "the runs do not identify `{name}`: anything from {from} to {to} us fits as well; it stays at {start} us"
-        )
+        let left = match constant.get(&calibration.host) {
+            value if value == constant.get(&calibration.start) => format!("stays at {start} us"),
+            value => format!("is set to {} us, the nearest to its start of {start} us", number(value)),
+        };
+        format!("the runs do not identify `{name}`: anything from {from} to {to} us fits as well; it {left}")
     };
     open.map(warning).collect()
 }
@@ -67,17 +69,16 @@ fn constants_table(calibration: &Calibration) -> String {
 
 fn runs_table(calibration: &Calibration) -> String {
     let mut text = how_left_out(calibration);
-    if calibration.runs.len() > MOST_LISTED {
-        let _ = writeln!(text, "{} runs are not listed.", format_count(calibration.runs.len() as u64));
-        return text;
-    }
     text.push_str("\n| run | use | value | error before | error after |\n|---|---|---|--:|--:|\n");
-    for run in &calibration.runs {
+    for run in calibration.runs.iter().take(MOST_LISTED) {
         for value in &run.values {
             let (before, after) = (percent(value.before), percent(value.after));
             let label = format!("{} {}", value.metric.name(), value.statistic.name());
             let _ = writeln!(text, "| {} | {} | {label} | {before:+.1} % | {after:+.1} % |", run.name, use_of(run));
         }
+    }
+    if let Some(more) = calibration.runs.len().checked_sub(MOST_LISTED).filter(|more| *more > 0) {
+        let _ = writeln!(text, "\n{} more runs are not listed.", format_count(more as u64));
     }
     text
 }
