@@ -1,5 +1,6 @@
 //! Constants of serving engines, one set per version. Read from `profiles/engines/NAME.toml`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -51,6 +52,16 @@ pub struct EngineMemory {
     pub context_bytes: u64,
     /// Communication buffers by group size, ascending.
     pub collective: Vec<CollectiveBuffers>,
+}
+
+impl EngineProfile {
+    /// Reads the profile that `source` holds; the file's stem is its name.
+    ///
+    /// # Errors
+    /// Invalid TOML, unknown or missing keys, or values out of bounds, with their place in the file.
+    pub fn parse(source: &Arc<Source>) -> Result<Self, Diagnostics> {
+        parse(&Path::new(&source.name).file_stem().unwrap_or_default().to_string_lossy(), source)
+    }
 }
 
 impl EngineMemory {

@@ -128,7 +128,19 @@ impl Catalog {
     /// # Errors
     /// Unknown name, or any problem in its file.
     pub fn engine(&self, name: &str) -> Result<EngineProfile, Diagnostics> {
-        engine::parse(name, &self.entry("engine", &self.root.join("profiles/engines"), name, "toml")?)
+        engine::parse(name, &self.engine_source(name)?)
+    }
+
+    /// The text of an engine profile: that of the catalogue, or the file of a path that ends in `.toml`.
+    ///
+    /// # Errors
+    /// Unknown name, or an unreadable file.
+    pub fn engine_source(&self, name_or_path: &str) -> Result<Arc<Source>, Diagnostic> {
+        let path = Path::new(name_or_path);
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            return toml_file::read_source(path);
+        }
+        self.entry("engine", &self.root.join("profiles/engines"), name_or_path, "toml")
     }
 
     /// The text of entry `name` in `folder`; an unknown name is answered with the nearest and the list of all.

@@ -2,6 +2,7 @@
 //!
 //! To add a verb, write `NAME.rs` with a clap `Args` struct and a `run` function, and add it to [`Command`] and its dispatch.
 
+mod calibrate;
 mod check;
 mod columns;
 mod exit;
@@ -66,6 +67,8 @@ pub enum Command {
     Profile(profile::ProfileArgs),
     /// Simulate measured serving runs again and report the errors
     Validate(validate::ValidateArgs),
+    /// Fit the host constants of an engine profile to measured serving runs
+    Calibrate(calibrate::CalibrateArgs),
     /// Print the JSON Schema of the sweep file, for editors
     Schema(schema::SchemaArgs),
 }
@@ -100,6 +103,7 @@ fn dispatch(cli: &Cli, output: &mut Output<'_>) -> Result<Exit, Failure> {
             Ok(Exit::Success)
         }
         Command::Validate(args) => validate::run(args, &catalog()?, output),
+        Command::Calibrate(args) => calibrate::run(args, &catalog()?, output),
         Command::Schema(args) => schema::run(args, output),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 
 use crate::catalog::Catalog;
-use crate::diag::{Diagnostic, nearest};
+use crate::diag::Diagnostic;
 use crate::plots::{
     AgreementFigure, AgreementPanel, AgreementPoint, ErrorCurve, ErrorFigure, ErrorPanel, draw_agreement, draw_errors,
 };
@@ -15,7 +15,7 @@ use crate::units::format_count;
 use crate::validation::output::write_cases;
 use crate::validation::report::{Figures, aims, markdown};
 use crate::validation::summary::{Comparison, comparisons, groups};
-use crate::validation::{Answer, FORMATS, Metric, Statistic, answer, read};
+use crate::validation::{Answer, Metric, Statistic, answer, check_formats, read};
 
 use super::exit::{Exit, Failure};
 use super::outputs::Output;
@@ -58,16 +58,6 @@ pub(super) fn run(args: &ValidateArgs, catalog: &Catalog, output: &mut Output<'_
     writeln!(output.results, "\n{}", aims(&groups))?;
     writeln!(output.messages, "report in {}", args.out.join("report.md").display())?;
     Ok(Exit::Success)
-}
-
-fn check_formats(names: &[String]) -> Result<(), Diagnostic> {
-    let known = || FORMATS.iter().map(|format| format.name);
-    let Some(unknown) = names.iter().find(|name| known().all(|format| format != *name)) else { return Ok(()) };
-    let problem = Diagnostic::new(format!("there is no format `{unknown}` of measured runs"));
-    Err(match nearest(unknown, known()) {
-        Some(close) => problem.help(format!("did you mean `{close}`?")),
-        None => problem.help(format!("known: {}", known().collect::<Vec<_>>().join(", "))),
-    })
 }
 
 fn write_folder(answers: &[Answer], args: &ValidateArgs) -> Result<(), Diagnostic> {

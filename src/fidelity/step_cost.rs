@@ -96,6 +96,7 @@ struct StageCost {
     layers: LayerCost,
     /// Final norm, LM head and sampling, by sampled rows; only in the last stage.
     head: Option<TokenGrid>,
+    layer_count: usize,
     /// Host time to launch the stage's kernels one by one, in ticks.
     launch: u64,
 }
@@ -250,14 +251,10 @@ impl StepCost {
         let pp = sharding.parallelism.pp;
         let kinds: Vec<(Layer, LayerCost)> =
             distinct(layers).into_iter().map(|layer| (layer, compiler.layer(layer))).collect();
-        let layer_launch_us = if sharding.graph { host.compiled_layer_launch_us } else { host.eager_layer_launch_us };
         let mut stages: Vec<StageCost> = (0..pp)
             .map(|stage| {
                 let range = stage_layers(layers.len() as u32, pp, stage);
-                let mut stage = StageCost {
-                    launch: Ticks::from_ns(layer_launch_us * 1e3 * range.len() as f64).0,
-                    ..StageCost::default()
-                };
+                let mut stage = StageCost { layer_count: range.len(), ..StageCost::default() };
                 for (kind, cost) in &kinds {
                     let count = layers[range.clone()].iter().filter(|layer| *layer == kind).count();
                     stage.layers.add_scaled(cost, count as u64);
@@ -267,19 +264,31 @@ impl StepCost {
             .collect();
         stages[0].layers.rank_tokens.add_scaled(&compiler.embedding(), 1);
         stages[pp as usize - 1].head = Some(compiler.head());
-        Self {
+        let cost = Self {
             repeated: repeated(&stages),
             stages,
             transfers: (1..pp).map(|stage| compiler.transfer(stage - 1)).collect(),
-            host: HostTicks {
-                step: Ticks::from_ns(host.step_us * 1e3).0,
-                per_sequence: Ticks::from_ns(host.per_sequence_us * 1e3).0,
-                exposed: Ticks::from_ns(host.exposed_us * 1e3).0,
-                asynchronous: host.asynchronous,
-            },
+            host: HostTicks::default(),
             graph: sharding.graph,
             captured: None,
+        };
+        cost.with_host(host)
+    }
+
+    /// The same kernels behind another host. Evaluates no operator, so constants of the host can be tried by the hundred.
+    #[must_use]
+    pub fn with_host(mut self, host: &HostOverhead) -> Self {
+        let layer_launch_us = if self.graph { host.compiled_layer_launch_us } else { host.eager_layer_launch_us };
+        for stage in &mut self.stages {
+            stage.launch = Ticks::from_ns(layer_launch_us * 1e3 * stage.layer_count as f64).0;
         }
+        self.host = HostTicks {
+            step: Ticks::from_ns(host.step_us * 1e3).0,
+            per_sequence: Ticks::from_ns(host.per_sequence_us * 1e3).0,
+            exposed: Ticks::from_ns(host.exposed_us * 1e3).0,
+            asynchronous: host.asynchronous,
+        };
+        self
     }
 
     /// The same duration for every step, whatever the batch: turns the engine into a textbook server for tests against
@@ -301,6 +310,7 @@ impl StepCost {
                 prefill: PrefillGrid::compile(1, 1, |_, _| 0),
             },
             head: None,
+            layer_count: 0,
             launch: 0,
         };
         let stages: Vec<StageCost> = stage_ticks.iter().map(stage).collect();

@@ -1,11 +1,13 @@
 //! Cases to answers, on all cores.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::catalog::{Catalog, EngineProfile};
+use crate::catalog::{Catalog, EngineProfile, HostOverhead};
 use crate::diag::Diagnostics;
 use crate::fidelity::{CostModel, CostProvenance, EstimateSource, Sharding, StepCost, StepLimits};
 use crate::memory::usable_blocks;
@@ -15,7 +17,7 @@ use crate::sim::{Advance, Arena, Deployment, Outcome, RequestBounds, simulate};
 use crate::units::Ticks;
 use crate::workload::RequestStream;
 
-use super::case::{Case, Metric, Run, Statistic};
+use super::case::{Case, Metric, Statistic};
 use super::deployment::{CostKey, Deployed};
 
 /// vLLM's front end sends a request to the attention rank with the fewest requests.
@@ -77,26 +79,50 @@ impl Simulated {
 /// # Errors
 /// Engine profiles or predictors of the catalogue that cannot be read.
 pub fn answer(cases: Vec<Case>, catalog: &Catalog, done: &(dyn Fn() + Sync)) -> Result<Vec<Answer>, Diagnostics> {
-    let engines: Vec<EngineProfile> =
-        catalog.engine_names().iter().map(|name| catalog.engine(name)).collect::<Result<_, _>>()?;
-    let deployed: Vec<Result<Deployed, String>> = cases
-        .par_iter()
-        .map(|case| {
-            let run = case.run.as_ref().map_err(Clone::clone)?;
-            Deployed::new(run, longest_request(&run.traffic.streams()), catalog, &engines)
-        })
-        .collect();
-    let costs = compile(&deployed, catalog)?;
-    let answers = cases.into_par_iter().zip(deployed).map_init(Arena::default, |arena, (case, deployed)| {
-        let simulated = match (&case.run, deployed) {
-            (Ok(run), Ok(deployed)) => play(arena, run, &deployed, &costs[&deployed.cost_key()]),
-            (Err(reason), _) => Err(reason.clone()),
-            (_, Err(reason)) => Err(reason),
-        };
+    let prepared = prepare(&cases, catalog, &engines(catalog)?)?;
+    let answers = cases.into_par_iter().zip(prepared).map_init(Arena::default, |arena, (case, prepared)| {
+        let simulated = prepared.and_then(|prepared| prepared.play(arena, None));
         done();
         Answer { case, simulated }
     });
     Ok(answers.collect())
+}
+
+/// Every engine profile of the catalogue.
+pub(super) fn engines(catalog: &Catalog) -> Result<Vec<EngineProfile>, Diagnostics> {
+    catalog.engine_names().iter().map(|name| catalog.engine(name)).collect()
+}
+
+/// A deployment with its step costs and its requests: all that a simulation needs.
+pub(super) struct Prepared {
+    deployed: Deployed,
+    compiled: Arc<Compiled>,
+    streams: Vec<RequestStream>,
+    own_engine: bool,
+}
+
+/// Builds the deployments of cases from these engine profiles and compiles their step costs, each once; a case that
+/// cannot be simulated has its reason.
+pub(super) fn prepare(
+    cases: &[Case],
+    catalog: &Catalog,
+    engines: &[EngineProfile],
+) -> Result<Vec<Result<Prepared, String>>, Diagnostics> {
+    let deployed: Vec<Result<(Deployed, Vec<RequestStream>), String>> = cases
+        .par_iter()
+        .map(|case| {
+            let run = case.run.as_ref().map_err(Clone::clone)?;
+            let streams = run.traffic.streams();
+            Ok((Deployed::new(run, longest_request(&streams), catalog, engines)?, streams))
+        })
+        .collect();
+    let costs = compile(deployed.iter().flatten().map(|(deployed, _)| deployed), catalog)?;
+    let prepared = cases.iter().zip(deployed).map(|(case, deployed)| {
+        let (deployed, streams) = deployed?;
+        let own_engine = case.run.as_ref().is_ok_and(|run| run.engine.engine == deployed.profile.engine);
+        Ok(Prepared { compiled: Arc::clone(&costs[&deployed.cost_key()]), deployed, streams, own_engine })
+    });
+    Ok(prepared.collect())
 }
 
 /// Tokens of the longest request, prompt and output together.
@@ -112,13 +138,13 @@ struct Compiled {
 }
 
 /// Step costs of all deployments, each compiled once, wide enough for every case that uses it.
-fn compile(
-    deployed: &[Result<Deployed, String>],
+fn compile<'a>(
+    deployed: impl Iterator<Item = &'a Deployed>,
     catalog: &Catalog,
-) -> Result<BTreeMap<CostKey, Compiled>, Diagnostics> {
+) -> Result<BTreeMap<CostKey, Arc<Compiled>>, Diagnostics> {
     let mut kinds: BTreeMap<CostKey, (&Deployed, StepLimits)> = BTreeMap::new();
     let mut models: BTreeMap<(String, String), CostModel> = BTreeMap::new();
-    for deployed in deployed.iter().flatten() {
+    for deployed in deployed {
         let key = deployed.cost_key();
         if !models.contains_key(&key.kernels) {
             models.insert(key.kernels.clone(), CostModel::load(catalog.root(), &deployed.gpu, &deployed.kernels)?);
@@ -142,49 +168,57 @@ fn compile(
         let cost = StepCost::compile(&sharding, limits, &deployed.profile.host, &time_ns)
             .with_graphs(deployed.profile.graphs.clone());
         let provenance = CostProvenance::compile(&sharding, limits, &|operator| kernels.predict(operator));
-        (key, Compiled { cost, provenance })
+        (key, Arc::new(Compiled { cost, provenance }))
     });
     Ok(compiled.collect())
 }
 
-fn play(arena: &mut Arena, run: &Run, deployed: &Deployed, compiled: &Compiled) -> Result<Simulated, String> {
-    let (replicas, ranks) = deployed.replicas_and_ranks();
-    let host = deployed.profile.host;
-    let deployment = Deployment {
-        replicas,
-        ranks,
-        cost: &compiled.cost,
-        kv_blocks: usable_blocks(deployed.kv_blocks),
-        limits: &deployed.limits,
-        rules: deployed.profile.rules,
-        scheduler: scheduler(deployed.limits.scheduler).unwrap_or(SCHEDULERS[0]),
-        router: router(ROUTER).unwrap_or(ROUTERS[0]),
-        request_latency: Ticks::from_ns(host.request_us * 1e3),
-        response_latency: Ticks::from_ns(host.response_us * 1e3),
-        seed: 0,
-    };
-    let mut outcomes = Vec::new();
-    for stream in run.traffic.streams() {
-        let simulation = AssertUnwindSafe(|| {
-            simulate(arena, &deployment, &stream, &RequestBounds::NONE, Advance::FastForward, &mut ())
-        });
-        match catch_unwind(simulation) {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(_) => {
-                *arena = Arena::default();
-                return Err("the simulator failed on it; this is a bug".to_owned());
+impl Prepared {
+    /// Simulates with the profile's host, or with another one.
+    pub(super) fn play(&self, arena: &mut Arena, other_host: Option<&HostOverhead>) -> Result<Simulated, String> {
+        let Self { deployed, compiled, streams, own_engine } = self;
+        let (replicas, ranks) = deployed.replicas_and_ranks();
+        let host = other_host.unwrap_or(&deployed.profile.host);
+        let cost = match other_host {
+            Some(host) => Cow::Owned(compiled.cost.clone().with_host(host)),
+            None => Cow::Borrowed(&compiled.cost),
+        };
+        let deployment = Deployment {
+            replicas,
+            ranks,
+            cost: &cost,
+            kv_blocks: usable_blocks(deployed.kv_blocks),
+            limits: &deployed.limits,
+            rules: deployed.profile.rules,
+            scheduler: scheduler(deployed.limits.scheduler).unwrap_or(SCHEDULERS[0]),
+            router: router(ROUTER).unwrap_or(ROUTERS[0]),
+            request_latency: Ticks::from_ns(host.request_us * 1e3),
+            response_latency: Ticks::from_ns(host.response_us * 1e3),
+            seed: 0,
+        };
+        let mut outcomes = Vec::new();
+        for stream in streams {
+            let simulation = AssertUnwindSafe(|| {
+                simulate(arena, &deployment, stream, &RequestBounds::NONE, Advance::FastForward, &mut ())
+            });
+            match catch_unwind(simulation) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(_) => {
+                    *arena = Arena::default();
+                    return Err("the simulator failed on it; this is a bug".to_owned());
+                }
             }
         }
+        let time = compiled.provenance.weigh(arena.step_mix());
+        let sources = [EstimateSource::Measured, EstimateSource::Interpolated, EstimateSource::Extrapolated];
+        Ok(Simulated {
+            outcomes,
+            measured_share: sources.map(|source| time.share(source)).iter().sum(),
+            kv_blocks: deployed.kv_blocks,
+            own_engine: *own_engine,
+            profile: deployed.profile.name.clone(),
+            scheduler: deployed.limits.scheduler,
+            parallelism: deployed.parallelism.label(),
+        })
     }
-    let time = compiled.provenance.weigh(arena.step_mix());
-    let sources = [EstimateSource::Measured, EstimateSource::Interpolated, EstimateSource::Extrapolated];
-    Ok(Simulated {
-        outcomes,
-        measured_share: sources.map(|source| time.share(source)).iter().sum(),
-        kv_blocks: deployed.kv_blocks,
-        own_engine: deployed.profile.engine == run.engine.engine,
-        profile: deployed.profile.name.clone(),
-        scheduler: deployed.limits.scheduler,
-        parallelism: deployed.parallelism.label(),
-    })
 }

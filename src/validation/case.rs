@@ -27,12 +27,12 @@ pub struct Case {
 /// A deployment and its traffic, in the names of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Model of the catalogue.
-    pub model: &'static str,
+    /// Model of the catalogue, or a path to its `config.json`.
+    pub model: String,
     /// Formats of weights and KV cache where the run differs from the checkpoint.
     pub formats: Formats,
     /// GPU of the catalogue.
-    pub gpu: &'static str,
+    pub gpu: String,
     /// Engine.
     pub engine: EngineVersion,
     /// Split over GPUs.
@@ -52,6 +52,18 @@ pub struct Formats {
     pub activations: Option<NumberFormat>,
     /// KV cache.
     pub kv_cache: Option<NumberFormat>,
+}
+
+impl Formats {
+    /// These formats, and the others where they say nothing.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            weights: self.weights.or(others.weights),
+            activations: self.activations.or(others.activations),
+            kv_cache: self.kv_cache.or(others.kv_cache),
+        }
+    }
 }
 
 /// Engine and version of a run.

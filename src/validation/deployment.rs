@@ -53,8 +53,8 @@ impl Deployed {
         engines: &[EngineProfile],
     ) -> Result<Self, String> {
         let first = |problems: Diagnostics| problems.0.first().map_or_else(String::new, |one| one.message.clone());
-        let mut model = catalog.model(run.model).map_err(first)?;
-        let gpu = catalog.gpu(run.gpu).map_err(first)?;
+        let mut model = catalog.model(&run.model).map_err(first)?;
+        let gpu = catalog.gpu(&run.gpu).map_err(first)?;
         let profile = closest_profile(engines, &run.engine).ok_or("the catalog has no engine profile")?;
         let mut profile = profile.clone();
         profile.host.asynchronous = run.limits.asynchronous.unwrap_or(profile.host.asynchronous);
@@ -103,7 +103,7 @@ impl Deployed {
 
 /// The profile of this engine with the closest version, the older one of two that are equally close, the newest if
 /// the version is unknown; the default profile for an engine that has none.
-fn closest_profile<'a>(engines: &'a [EngineProfile], wanted: &EngineVersion) -> Option<&'a EngineProfile> {
+pub(super) fn closest_profile<'a>(engines: &'a [EngineProfile], wanted: &EngineVersion) -> Option<&'a EngineProfile> {
     let number = |profile: &EngineProfile| {
         let (major, minor) = EngineVersion::new(&profile.engine, Some(&profile.version)).number().unwrap_or_default();
         major * 1000 + minor

@@ -3,10 +3,11 @@
 //! A [`source`] reads published or own measurements into [`Case`]s: a deployment, its traffic, what was measured, and
 //! what other simulators said of the same run. [`answer`] builds each deployment from the catalogue, simulates it, and
 //! gives an [`Answer`] or the reason why there is none; [`summary`], [`report`] and [`output`] make tables of them.
-//! Nothing is fitted here.
+//! Nothing is fitted there; [`mod@calibrate`] fits the host constants of an engine profile to runs.
 
 pub mod aims;
 mod answer;
+pub mod calibrate;
 pub mod case;
 mod deployment;
 mod names;
@@ -18,4 +19,4 @@ mod table;
 
 pub use answer::{Answer, Simulated, answer};
 pub use case::{Case, EngineVersion, Limits, Measured, Metric, Peer, Run, RunTraffic, Statistic};
-pub use source::{FORMATS, Format, read};
+pub use source::{FORMATS, Format, check_formats, read};

@@ -63,21 +63,21 @@ const GPUS: &[(&str, &str)] = &[
 ];
 
 /// Catalogue model of a repository, and its formats. `precision` is what the source says of it: `fp8`, `fp4`, ...
-pub(super) fn model(repository: &str, precision: &str) -> Result<(&'static str, Formats), String> {
+pub(super) fn model(repository: &str, precision: &str) -> Result<(String, Formats), String> {
     let name = repository.rsplit_once('/').map_or(repository, |(_, name)| name);
     let entry = CHECKPOINTS.iter().find(|(known, format, ..)| {
         known.eq_ignore_ascii_case(name) && (format.is_empty() || format.eq_ignore_ascii_case(precision))
     });
     match entry {
-        Some((_, _, model, weights)) => Ok((model, Formats { weights: *weights, ..Formats::default() })),
+        Some((_, _, model, weights)) => Ok(((*model).to_owned(), Formats { weights: *weights, ..Formats::default() })),
         None => Err(format!("the catalog has no model `{name}`")),
     }
 }
 
 /// Catalogue GPU.
-pub(super) fn gpu(name: &str) -> Result<&'static str, String> {
+pub(super) fn gpu(name: &str) -> Result<String, String> {
     let entry = GPUS.iter().find(|(known, _)| *known == name);
-    entry.map(|(_, gpu)| *gpu).ok_or_else(|| format!("the catalog has no GPU `{name}`"))
+    entry.map(|(_, gpu)| (*gpu).to_owned()).ok_or_else(|| format!("the catalog has no GPU `{name}`"))
 }
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ fn by_deployment(group: &Group<'_>) -> String {
     for answer in &group.answers {
         if let (Ok(run), Ok(_)) = (&answer.case.run, &answer.simulated) {
             let weights = run.formats.weights.map_or(String::new(), |weights| format!(" {}", weights.name()));
-            kinds.entry((format!("{}{weights}", run.model), run.gpu)).or_default().push(answer);
+            kinds.entry((format!("{}{weights}", run.model), run.gpu.as_str())).or_default().push(answer);
         }
     }
     if kinds.len() < 2 {

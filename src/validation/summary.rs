@@ -73,7 +73,7 @@ impl Errors {
 }
 
 /// Median of sorted values.
-fn median(sorted: &[f64]) -> Option<f64> {
+pub(super) fn median(sorted: &[f64]) -> Option<f64> {
     let count = sorted.len();
     (count > 0).then(|| f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2]))
 }

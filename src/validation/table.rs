@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::diag::Diagnostic;
 
 /// More than any deployment has; products of two such numbers do not overflow.
-const MOST_GPUS: u32 = 1 << 15;
+pub(super) const MOST_GPUS: u32 = 1 << 15;
 
 /// Text of a file; decompressed if its name ends in `.gz`.
 pub(super) fn read_text(path: &Path) -> Result<String, Diagnostic> {

@@ -3,6 +3,8 @@
 //! To add one: write `NAME.rs` with a [`Format`] called `FORMAT`, then `mod NAME;` and its entry in [`FORMATS`].
 
 mod b200_multiturn;
+mod bench_serve;
+mod bench_serve_deployment;
 mod llmservingsim;
 mod sample;
 mod sim2real;
@@ -12,7 +14,7 @@ mod vllm_h100;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::diag::{Diagnostic, Diagnostics};
+use crate::diag::{Diagnostic, Diagnostics, nearest};
 use crate::workload::Request;
 
 use super::case::Case;
@@ -39,12 +41,27 @@ pub const FORMATS: &[Format] = &[
     sim2real::FORMAT,
     b200_multiturn::FORMAT,
     users::FORMAT,
+    bench_serve::FORMAT,
 ];
 
 /// Names of the formats with their descriptions, one a line.
 #[must_use]
 pub fn known_formats() -> String {
     FORMATS.iter().map(|format| format!("{}: {}", format.name, format.summary)).collect::<Vec<_>>().join("\n")
+}
+
+/// Checks names of formats.
+///
+/// # Errors
+/// A name that no format has; the nearest one is the help.
+pub fn check_formats(names: &[String]) -> Result<(), Diagnostic> {
+    let known = || FORMATS.iter().map(|format| format.name);
+    let Some(unknown) = names.iter().find(|name| known().all(|format| format != *name)) else { return Ok(()) };
+    let problem = Diagnostic::new(format!("there is no format `{unknown}` of measured runs"));
+    Err(match nearest(unknown, known()) {
+        Some(close) => problem.help(format!("did you mean `{close}`?")),
+        None => problem.help(format!("known: {}", known().collect::<Vec<_>>().join(", "))),
+    })
 }
 
 /// Reads the cases of files and folders. In folders, files of other formats are passed over; with `only`, so are other

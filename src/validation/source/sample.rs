@@ -235,7 +235,7 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         Ok(names) => names,
         Err(reason) => return Ok(Err(reason)),
     };
-    let recipe = recipe(backend, model, precision, gpu);
+    let recipe = recipe(backend, &model, precision, &gpu);
     (formats.kv_cache, formats.activations) = (recipe.kv_cache, recipe.activations);
     if recipe.always_expert_parallel {
         (split.expert_tp, split.expert_parallel) = (1, split.expert_tp * split.expert_parallel);
@@ -338,7 +338,10 @@ mod tests {
     fn a_row_is_a_closed_loop_with_its_peer() {
         let rows = cases(&["a,vllm,,meta-llama/Llama-3.1-70B,h200_sxm,fp8,agg,1000,100,2,1,,2,1,40.5,8,16"]);
         let run = rows[0].run.as_ref().unwrap();
-        assert_eq!((rows[0].group.as_str(), run.model, run.gpu), ("sample_test vllm", "llama-3.3-70b-fp8", "h200"));
+        assert_eq!(
+            (rows[0].group.as_str(), run.model.as_str(), run.gpu.as_str()),
+            ("sample_test vllm", "llama-3.3-70b-fp8", "h200")
+        );
         assert_eq!(run.formats.kv_cache, Some(NumberFormat::Fp8));
         assert_eq!((run.split, run.engine.number()), (Split::tensor(2), Some((0, 10))));
         let stream = run.traffic.streams().remove(0);

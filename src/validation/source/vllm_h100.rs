@@ -250,7 +250,10 @@ mod tests {
     fn tpot_comes_from_the_configured_output_length() {
         let cases = cases("0,0,590,200,0,0.1,1.1\n1,500000,600,3,0,0.2,1.4\n");
         let run = cases[0].run.as_ref().unwrap();
-        assert_eq!((run.model, run.gpu, run.engine.number()), ("llama-2-7b", "h100-sxm", Some((0, 15))));
+        assert_eq!(
+            (run.model.as_str(), run.gpu.as_str(), run.engine.number()),
+            ("llama-2-7b", "h100-sxm", Some((0, 15)))
+        );
         let RunTraffic::Recorded(stream) = &run.traffic else { panic!("arrivals were recorded") };
         assert_eq!(stream.requests[1].arrival, Ticks::from_seconds(0.5));
         assert!(stream.requests.iter().all(|request| request.output_tokens == 11));
