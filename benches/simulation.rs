@@ -9,7 +9,7 @@ use servescape::catalog::{Catalog, HostOverhead, Model, NumberFormat, Precision,
 use servescape::fidelity::{BatchShape, CostModel, CostProvenance, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::router;
 use servescape::scheduler::scheduler;
-use servescape::sim::{Advance, Arena, Deployment, Outcome, RequestBounds, simulate};
+use servescape::sim::{Advance, Arena, Deployment, FrontEnd, Outcome, RequestBounds, simulate};
 use servescape::space::{EngineLimits, Parallelism};
 use servescape::units::Ticks;
 use servescape::workload::{Request, RequestStream};
@@ -35,6 +35,8 @@ const HOST: HostOverhead = HostOverhead {
     eager_layer_launch_us: 0.0,
     compiled_layer_launch_us: 0.0,
     request_us: 0.0,
+    serial_request_us: 0.0,
+    serial_prompt_token_us: 0.0,
     response_us: 0.0,
 };
 
@@ -82,8 +84,7 @@ fn run(arena: &mut Arena, cost: &StepCost, stream: &RequestStream, advance: Adva
         rules: SchedulingRules::default(),
         scheduler: scheduler("vllm-v1").expect("registered"),
         router: router("least_outstanding").expect("registered"),
-        request_latency: Ticks::ZERO,
-        response_latency: Ticks::ZERO,
+        front_end: FrontEnd::default(),
         seed: 1,
     };
     simulate(arena, &deployment, stream, &RequestBounds::NONE, advance, &mut ())

@@ -148,6 +148,8 @@ struct HostTable {
     eager_layer_launch_us: Spanned<f64>,
     compiled_layer_launch_us: Spanned<f64>,
     request_us: Spanned<f64>,
+    serial_request_us: Spanned<f64>,
+    serial_prompt_token_us: Spanned<f64>,
     response_us: Spanned<f64>,
 }
 
@@ -245,6 +247,8 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, D
             eager_layer_launch_us: checks.not_negative("eager_layer_launch_us", &host.eager_layer_launch_us),
             compiled_layer_launch_us: checks.not_negative("compiled_layer_launch_us", &host.compiled_layer_launch_us),
             request_us: checks.not_negative("request_us", &host.request_us),
+            serial_request_us: checks.not_negative("serial_request_us", &host.serial_request_us),
+            serial_prompt_token_us: checks.not_negative("serial_prompt_token_us", &host.serial_prompt_token_us),
             response_us: checks.not_negative("response_us", &host.response_us),
         },
     };
@@ -282,7 +286,7 @@ mod tests {
                     graph_bytes_per_layer = 1\ncontext_bytes = 1\n\
                     collective = [{ gpus = 4, bytes = 1 }, { gpus = 2, bytes = 1 }]\n\
                     [host]\nsource = \"test\"\nstep_us = 0.0\nper_sequence_us = 0.0\nasynchronous = false\nexposed_us = 0.0\n\
-                    eager_layer_launch_us = 0.0\ncompiled_layer_launch_us = 0.0\nrequest_us = 0.0\nresponse_us = 0.0\n\
+                    eager_layer_launch_us = 0.0\ncompiled_layer_launch_us = 0.0\nrequest_us = 0.0\nserial_request_us = 0.0\nserial_prompt_token_us = 0.0\nresponse_us = 0.0\n\
                     [scheduling]\nsource = \"test\"\npolicy = \"vllm-v1\"\n\
                     [graphs]\nsource = \"test\"\nsizes = [{ from = 1, to = 4, step = 1 }]\ntokens_per_sequence = 2\n\
                     decode_only = false\n";

@@ -16,8 +16,13 @@ pub struct HostOverhead {
     pub eager_layer_launch_us: f64,
     /// The same for compiled code in batches too large for a CUDA graph, in microseconds.
     pub compiled_layer_launch_us: f64,
-    /// From the client's request to the engine's queue: HTTP, tokenisation, process hops; in microseconds.
+    /// From the client's request to the engine's queue, as far as requests do not wait for each other: HTTP, process
+    /// hops; in microseconds.
     pub request_us: f64,
+    /// What the server does for one request at a time: parsing, bookkeeping; in microseconds per request.
+    pub serial_request_us: f64,
+    /// The same per token of the prompt: tokenisation; in microseconds.
+    pub serial_prompt_token_us: f64,
     /// From the end of a step to the token at the client: detokenisation, streaming; in microseconds.
     pub response_us: f64,
 }

@@ -8,7 +8,7 @@ use crate::pareto::Bound;
 use crate::results::{OwnedRow, Status};
 use crate::scheduler::router::router;
 use crate::scheduler::scheduler;
-use crate::sim::{Advance, Arena, Deployment, Observer, Outcome, RequestBounds, simulate};
+use crate::sim::{Advance, Arena, Deployment, FrontEnd, Observer, Outcome, RequestBounds, simulate};
 use crate::space::{Candidate, Space};
 use crate::spec::Sweep;
 use crate::units::Ticks;
@@ -98,8 +98,7 @@ impl Evaluator<'_> {
             rules: engine.rules,
             scheduler: scheduler(pool.engine.scheduler).expect("the sweep names a known scheduler"),
             router: router(candidate.router).expect("the sweep names a known router"),
-            request_latency: Ticks::from_ns(engine.host.request_us * 1e3),
-            response_latency: Ticks::from_ns(engine.host.response_us * 1e3),
+            front_end: FrontEnd::new(&engine.host),
             seed: self.sweep.seed,
         };
         let stream = self.shared.stream(candidate);

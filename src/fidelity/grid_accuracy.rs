@@ -19,6 +19,8 @@ const NO_HOST: HostOverhead = HostOverhead {
     eager_layer_launch_us: 0.0,
     compiled_layer_launch_us: 0.0,
     request_us: 0.0,
+    serial_request_us: 0.0,
+    serial_prompt_token_us: 0.0,
     response_us: 0.0,
 };
 /// Batches of each kind.

@@ -428,6 +428,8 @@ mod tests {
             eager_layer_launch_us: 0.0,
             compiled_layer_launch_us: 0.0,
             request_us: 0.0,
+            serial_request_us: 0.0,
+            serial_prompt_token_us: 0.0,
             response_us: 0.0,
         }
     }

@@ -12,6 +12,7 @@ use crate::units::Ticks;
 use crate::workload::{Request, RequestStream};
 
 use super::engine::EngineState;
+use super::front_end::{FrontEnd, Inbox};
 use super::observer::Observer;
 use super::outcome::{Finished, Outcome, RequestBounds, RequestTiming};
 use super::queue::SlotQueue;
@@ -37,10 +38,8 @@ pub struct Deployment<'a> {
     pub scheduler: &'a dyn Scheduler,
     /// Router policy.
     pub router: &'a dyn Router,
-    /// From the client's request to the engine's queue.
-    pub request_latency: Ticks,
-    /// From the end of a step to the token at the client.
-    pub response_latency: Ticks,
+    /// The server in front of each replica.
+    pub front_end: FrontEnd,
     /// Seed of policies that draw.
     pub seed: u64,
 }
@@ -52,11 +51,13 @@ pub struct Arena {
     replicas: Vec<Replica>,
     queue: SlotQueue,
     outstanding: Vec<u32>,
-    /// Arrivals at the engines of a closed loop that are scheduled and not delivered yet, in order.
+    /// Requests between clients and engines.
+    inbox: Inbox,
+    /// When the clients of a closed loop send their next requests, in order.
     reissued: VecDeque<Ticks>,
     /// By request, the turn that follows it; empty without turns.
     followers: Vec<u32>,
-    /// Later turns that are due at an engine and not delivered yet.
+    /// Later turns that are not sent yet, by when they will be.
     due_turns: BinaryHeap<Reverse<(Ticks, u32)>>,
     completed: Vec<u32>,
     /// Replicas whose next step may have changed.
@@ -120,7 +121,7 @@ pub fn simulate(
         requests,
         replicas: &replicas[..deployment.replicas as usize],
         gaps: &records.gaps,
-        response_latency: deployment.response_latency,
+        response_latency: deployment.front_end.response,
         submitted,
     };
     Outcome::collect(&finished, bounds, sample)
@@ -134,7 +135,7 @@ struct Simulation<'a> {
     lanes: usize,
     /// Requests delivered to an engine so far.
     delivered: usize,
-    /// Next first turn that is not delivered yet.
+    /// Next first turn that is not sent yet.
     next_start: usize,
 }
 
@@ -158,6 +159,7 @@ impl<'a> Simulation<'a> {
             }
         }
         arena.due_turns.clear();
+        arena.inbox.reset(replicas);
         arena.replicas.resize_with(replicas.max(arena.replicas.len()), Replica::default);
         for replica in &mut arena.replicas[..replicas] {
             replica.reset(
@@ -178,7 +180,7 @@ impl<'a> Simulation<'a> {
         arena.records.mix.reset(ranks);
         arena.reissued.clear();
         if let Some(clients) = stream.clients {
-            arena.reissued.extend((0..clients).map(|_| deployment.request_latency));
+            arena.reissued.extend((0..clients).map(|_| Ticks::ZERO));
         }
         let context = ReplicaContext {
             cost: deployment.cost,
@@ -193,22 +195,24 @@ impl<'a> Simulation<'a> {
 
     fn run(&mut self, observer: &mut impl Observer) {
         loop {
-            let arrival = self.next_arrival();
             let (step_end, _) = self.arena.queue.next();
-            if arrival == Ticks::NEVER && step_end == Ticks::NEVER {
+            let now = self.next_sending().min(self.arena.inbox.next_arrival()).min(step_end);
+            if now == Ticks::NEVER {
                 return;
             }
-            let now = arrival.min(step_end);
             self.settle(now, observer);
             self.start_steps(now);
         }
     }
 
-    /// Handles everything that happens at `now` before any step starts: arrivals, then step ends by slot, then the
-    /// arrivals that these cause. One scheduling call sees them all, whichever replica was first.
+    /// Handles everything that happens at `now` before any step starts: requests sent, arrivals, then step ends by slot,
+    /// then the requests that these cause. One scheduling call sees them all, whichever replica was first.
     fn settle(&mut self, now: Ticks, observer: &mut impl Observer) {
         loop {
-            while self.next_arrival() == now {
+            while self.next_sending() == now {
+                self.send(now);
+            }
+            while self.arena.inbox.next_arrival() == now {
                 self.deliver(now);
             }
             match self.arena.queue.next() {
@@ -218,8 +222,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// When the next request reaches an engine.
-    fn next_arrival(&self) -> Ticks {
+    /// When a client sends the next request.
+    fn next_sending(&self) -> Ticks {
         self.next_first_turn().min(self.next_later_turn())
     }
 
@@ -227,7 +231,7 @@ impl<'a> Simulation<'a> {
         match (self.stream.requests.get(self.next_start), self.stream.clients) {
             (None, _) => Ticks::NEVER,
             (_, Some(_)) => self.arena.reissued.front().copied().unwrap_or(Ticks::NEVER),
-            (Some(request), None) => request.arrival + self.deployment.request_latency,
+            (Some(request), None) => request.arrival,
         }
     }
 
@@ -235,8 +239,8 @@ impl<'a> Simulation<'a> {
         self.arena.due_turns.peek().map_or(Ticks::NEVER, |Reverse((due, _))| *due)
     }
 
-    /// Takes the request that reaches an engine now; first turns come before later ones.
-    fn take_arrival(&mut self) -> u32 {
+    /// Takes the request that is sent now; first turns come before later ones.
+    fn take_sending(&mut self) -> u32 {
         if self.next_first_turn() > self.next_later_turn()
             && let Some(Reverse((_, index))) = self.arena.due_turns.pop()
         {
@@ -251,11 +255,18 @@ impl<'a> Simulation<'a> {
         index as u32
     }
 
+    fn send(&mut self, now: Ticks) {
+        let index = self.take_sending();
+        let Arena { requests, inbox, .. } = &mut *self.arena;
+        let request = &mut requests[index as usize];
+        request.arrival = now;
+        inbox.send(index, request.prompt_tokens, now, &self.deployment.front_end);
+    }
+
     fn deliver(&mut self, now: Ticks) {
-        let index = self.take_arrival();
+        let Some(index) = self.arena.inbox.take() else { return };
         let sequence = self.delivered as u64;
         self.delivered += 1;
-        self.arena.requests[index as usize].arrival = now - self.deployment.request_latency;
         let view = RouterView { sequence, outstanding: &self.arena.outstanding, seed: self.deployment.seed };
         let target = self.deployment.router.route(view);
         self.arena.outstanding[target] += 1;
@@ -286,15 +297,15 @@ impl<'a> Simulation<'a> {
             observer.completed(index, now);
             let engine = self.arena.requests[index as usize].engine;
             self.arena.outstanding[engine as usize] -= 1;
-            let answered = now + self.deployment.response_latency;
+            let answered = now + self.deployment.front_end.response;
             match self.arena.followers.get(index as usize) {
                 Some(&follower) if follower != NONE => {
                     let think = self.stream.turn(follower as usize).map_or(Ticks::ZERO, |turn| turn.think);
                     let asked = self.stream.requests[follower as usize].arrival.max(answered + think);
-                    self.arena.due_turns.push(Reverse((asked + self.deployment.request_latency, follower)));
+                    self.arena.due_turns.push(Reverse((asked, follower)));
                 }
                 _ if self.stream.clients.is_some() => {
-                    self.arena.reissued.push_back(answered + self.deployment.request_latency);
+                    self.arena.reissued.push_back(answered);
                 }
                 _ => {}
             }

@@ -3,6 +3,7 @@
 //! It never reads a file, prints, or knows that there is a sweep.
 
 pub mod colocation;
+pub mod front_end;
 pub mod observer;
 pub mod outcome;
 
@@ -15,6 +16,7 @@ mod replica;
 mod request;
 
 pub use colocation::{Arena, Deployment, simulate};
+pub use front_end::FrontEnd;
 pub use observer::{Observer, StepRecord};
 pub use outcome::{Outcome, RequestBounds, RequestTiming};
 pub use replica::Advance;

@@ -13,8 +13,7 @@ use crate::fidelity::{CostModel, CostProvenance, EstimateSource, Sharding, StepC
 use crate::memory::usable_blocks;
 use crate::scheduler::router::{ROUTERS, router};
 use crate::scheduler::{SCHEDULERS, scheduler};
-use crate::sim::{Advance, Arena, Deployment, Outcome, RequestBounds, simulate};
-use crate::units::Ticks;
+use crate::sim::{Advance, Arena, Deployment, FrontEnd, Outcome, RequestBounds, simulate};
 use crate::workload::RequestStream;
 
 use super::case::{Case, Metric, Statistic};
@@ -192,8 +191,7 @@ impl Prepared {
             rules: deployed.profile.rules,
             scheduler: scheduler(deployed.limits.scheduler).unwrap_or(SCHEDULERS[0]),
             router: router(ROUTER).unwrap_or(ROUTERS[0]),
-            request_latency: Ticks::from_ns(host.request_us * 1e3),
-            response_latency: Ticks::from_ns(host.response_us * 1e3),
+            front_end: FrontEnd::new(&host),
             seed: 0,
         };
         let mut outcomes = Vec::new();

@@ -4,7 +4,7 @@ use servescape::catalog::HostOverhead;
 use servescape::fidelity::StepCost;
 use servescape::scheduler::router::router;
 use servescape::scheduler::scheduler;
-use servescape::sim::{Advance, Arena, RequestBounds};
+use servescape::sim::{Advance, Arena, FrontEnd, RequestBounds};
 use servescape::space::Parallelism;
 use servescape::units::Ticks;
 use servescape::workload::{Prefix, RequestStream, Turn};
@@ -197,7 +197,7 @@ fn closed_loop_clients_issue_the_next_request_when_the_last_completes() {
 #[test]
 fn client_latencies_shift_the_first_token_but_not_the_gaps() {
     let mut setup = one_ms_steps();
-    (setup.request_latency, setup.response_latency) = (ms(3), ms(2));
+    setup.front_end = FrontEnd::latencies(ms(3), ms(2));
     let outcome = setup.run(&stream(&[(0, 10, 3)]));
     assert_eq!((outcome.ttft.mean_ms, outcome.tpot.mean_ms, outcome.e2e.mean_ms), (6.0, 1.0, 8.0));
 }
@@ -256,7 +256,7 @@ fn a_prompt_begins_where_the_cache_ends() {
 fn a_session_goes_on_when_its_turn_has_ended_and_finds_prompt_and_answer() {
     let mut setup = one_ms_steps();
     setup.limits.prefix_caching = true;
-    (setup.request_latency, setup.response_latency) = (ms(1), ms(2));
+    setup.front_end = FrontEnd::latencies(ms(1), ms(2));
     let turn = Some(Turn { follows: 0, think: ms(10) });
     let requests = stream(&[(0, 30, 4), (0, 60, 2)]);
     let requests = requests.with_prefixes(vec![None, prefix(0, 34)]).unwrap().with_turns(vec![None, turn]).unwrap();

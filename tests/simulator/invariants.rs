@@ -5,7 +5,7 @@ use servescape::catalog::HostOverhead;
 use servescape::fidelity::StepCost;
 use servescape::scheduler::SCHEDULERS;
 use servescape::scheduler::router::ROUTERS;
-use servescape::sim::{Advance, Arena, Observer};
+use servescape::sim::{Advance, Arena, FrontEnd, Observer};
 use servescape::space::Parallelism;
 use servescape::units::Ticks;
 use servescape::workload::{Prefix, Request, RequestStream, Turn};
@@ -117,7 +117,11 @@ prop_compose! {
         setup.rules.long_prefill_token_threshold = if setup.limits.chunked_prefill { long_prompt } else { 0 };
         setup.rules.reserve_full_prompt = reserve_full_prompt;
         (setup.scheduler, setup.router) = (SCHEDULERS[scheduler], ROUTERS[router]);
-        (setup.request_latency, setup.response_latency) = (Ticks(latency_us * 1_024_000), Ticks(latency_us * 512_000));
+        setup.front_end = FrontEnd {
+            serial_request: Ticks(latency_us * 256_000),
+            serial_prompt_token: Ticks(latency_us * 100),
+            ..FrontEnd::latencies(Ticks(latency_us * 1_024_000), Ticks(latency_us * 512_000))
+        };
         setup
     }
 }

@@ -8,7 +8,7 @@ use servescape::catalog::{
 use servescape::fidelity::{Operator, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::{Router, router};
 use servescape::scheduler::{Scheduler, scheduler};
-use servescape::sim::{Advance, Arena, Deployment, Observer, Outcome, RequestBounds, StepRecord, simulate};
+use servescape::sim::{Advance, Arena, Deployment, FrontEnd, Observer, Outcome, RequestBounds, StepRecord, simulate};
 use servescape::space::{EngineLimits, Parallelism};
 use servescape::units::Ticks;
 use servescape::workload::{Request, RequestStream};
@@ -56,8 +56,7 @@ pub(crate) struct Setup {
     pub(crate) rules: SchedulingRules,
     pub(crate) scheduler: &'static dyn Scheduler,
     pub(crate) router: &'static dyn Router,
-    pub(crate) request_latency: Ticks,
-    pub(crate) response_latency: Ticks,
+    pub(crate) front_end: FrontEnd,
     pub(crate) bounds: RequestBounds,
 }
 
@@ -87,8 +86,7 @@ impl Setup {
             rules: rules(),
             scheduler: scheduler("vllm-v1").unwrap(),
             router: router("round_robin").unwrap(),
-            request_latency: Ticks::ZERO,
-            response_latency: Ticks::ZERO,
+            front_end: FrontEnd::default(),
             bounds: RequestBounds::NONE,
         }
     }
@@ -117,8 +115,7 @@ impl Setup {
             rules: self.rules,
             scheduler: self.scheduler,
             router: self.router,
-            request_latency: self.request_latency,
-            response_latency: self.response_latency,
+            front_end: self.front_end,
             seed: 7,
         };
         simulate(arena, &deployment, stream, &self.bounds, advance, observer)
@@ -206,6 +203,8 @@ pub(crate) fn no_host() -> HostOverhead {
         eager_layer_launch_us: 0.0,
         compiled_layer_launch_us: 0.0,
         request_us: 0.0,
+        serial_request_us: 0.0,
+        serial_prompt_token_us: 0.0,
         response_us: 0.0,
     }
 }

@@ -52,5 +52,7 @@ pub const CONSTANTS: &[Constant] = &[
     constant!(eager_layer_launch_us, 5.0, 5_000.0),
     constant!(compiled_layer_launch_us, 1.0, 2_000.0),
     constant!(request_us, 50.0, 200_000.0),
+    constant!(serial_request_us, 20.0, 20_000.0),
+    constant!(serial_prompt_token_us, 0.02, 20.0),
     constant!(response_us, 20.0, 100_000.0),
 ];
