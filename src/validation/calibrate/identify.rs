@@ -86,6 +86,31 @@ pub(super) fn identify(objective: &mut Objective, start: &HostOverhead, runs: &[
     }
 }
 
+/// Fits other runs in the same way, without a look at those that are left out: constants that were bounded are bounded
+/// anew. Which are fitted, bounded or kept is taken over.
+pub(super) fn refit(
+    objective: &mut Objective,
+    start: &HostOverhead,
+    identified: &Identified,
+    runs: &[usize],
+) -> HostOverhead {
+    let is_bounded = |index: &usize| CONSTANTS[*index].get(&identified.anchor) != CONSTANTS[*index].get(start);
+    let mut anchor = *start;
+    if (0..CONSTANTS.len()).any(|index| is_bounded(&index)) {
+        let searched: Vec<usize> =
+            (0..CONSTANTS.len()).filter(|index| is_bounded(index) || identified.free.contains(index)).collect();
+        let search = Search { start, free: &searched, runs };
+        let (host, _) = search.rough(objective);
+        for (index, interval) in searched.iter().zip(search.intervals(objective, &host)) {
+            if is_bounded(index) {
+                let constant = &CONSTANTS[*index];
+                constant.set(&mut anchor, constant.get(start).clamp(interval.from_us, interval.to_us));
+            }
+        }
+    }
+    Search { start: &anchor, free: &identified.free, runs }.best(objective)
+}
+
 impl Search<'_> {
     /// The interval of each free constant around the best host.
     fn intervals(&self, objective: &mut Objective, best: &HostOverhead) -> Vec<Interval> {

@@ -17,9 +17,8 @@ use crate::diag::{Diagnostic, Diagnostics};
 use super::answer::{Prepared, engines, prepare};
 use super::case::{Case, Metric, Statistic};
 use super::deployment::closest_profile;
-use identify::identify;
+use identify::{identify, refit};
 use objective::{Objective, Term, terms};
-use search::Search;
 
 pub use constants::{CONSTANTS, Constant};
 pub use document::document;
@@ -145,7 +144,7 @@ fn fitted(fit: Runs, held: Runs, profile: &EngineProfile) -> Calibration {
     let folds = folds(all.len());
     for fold in &folds {
         let others: Vec<usize> = all.iter().copied().filter(|run| !fold.contains(run)).collect();
-        let host = Search { start: &identified.anchor, free: &identified.free, runs: &others }.best(&mut objective);
+        let host = refit(&mut objective, &start, &identified, &others);
         let errors = objective.errors(&host);
         for run in fold {
             after[*run].clone_from(&errors[*run]);
