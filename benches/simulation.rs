@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use servescape::catalog::{Catalog, HostOverhead, Model, NumberFormat, Precision, SchedulingRules};
+use servescape::catalog::{Catalog, ExpertExchange, HostOverhead, Model, NumberFormat, Precision, SchedulingRules};
 use servescape::fidelity::{BatchShape, CostModel, CostProvenance, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::router;
 use servescape::scheduler::scheduler;
@@ -53,7 +53,14 @@ fn llama_on_h100() -> (Model, CostModel) {
 fn sharding(model: &Model, pp: u32) -> Sharding<'_> {
     let parallelism = Parallelism { pp, tp_attention: 4, dp_attention: 1, tp_ffn: 4, ep_ffn: 1 };
     let precision = Precision { kv_cache: NumberFormat::Fp8, ..model.checkpoint };
-    Sharding { model, parallelism, precision, graph: true, gpus_per_node: 8 }
+    Sharding {
+        model,
+        parallelism,
+        precision,
+        graph: true,
+        gpus_per_node: 8,
+        expert_exchange: ExpertExchange::default(),
+    }
 }
 
 fn cost(pp: u32) -> StepCost {

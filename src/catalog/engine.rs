@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::host::HostOverhead;
-use super::scheduling::{ExpectedOutput, GraphCapture, SchedulingRules};
+use super::scheduling::{ExpectedOutput, ExpertExchange, GraphCapture, SchedulingRules};
 use super::toml_file::{self, Checks, Provenance};
 use crate::diag::{Diagnostics, Source};
 
@@ -30,6 +30,8 @@ pub struct EngineProfile {
     pub rules: SchedulingRules,
     /// Captured CUDA graphs.
     pub graphs: GraphCapture,
+    /// Communication around experts under data-parallel attention.
+    pub expert_exchange: ExpertExchange,
 }
 
 /// Constants of the memory model of one engine version; see [`crate::memory`] for how each enters.
@@ -95,6 +97,14 @@ struct EngineFile {
     host: HostTable,
     scheduling: SchedulingTable,
     graphs: GraphTable,
+    experts: ExpertTable,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpertTable {
+    source: Spanned<Provenance>,
+    exchange: ExpertExchange,
 }
 
 #[derive(Deserialize)]
@@ -211,6 +221,7 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, D
     let host = file.host;
     checks.sourced("memory", &memory.source);
     checks.sourced("host", &host.source);
+    checks.sourced("experts", &file.experts.source);
     for pair in memory.collective.windows(2) {
         if pair[1].gpus.get_ref() <= pair[0].gpus.get_ref() {
             checks.problem("group sizes of `collective` must ascend".to_owned(), pair[1].gpus.span());
@@ -222,6 +233,7 @@ pub(super) fn parse(name: &str, source: &Arc<Source>) -> Result<EngineProfile, D
         scheduler: file.scheduling.policy,
         rules,
         graphs,
+        expert_exchange: file.experts.exchange,
         name: name.to_owned(),
         engine: file.engine,
         version: file.version,
@@ -289,7 +301,7 @@ mod tests {
                     eager_layer_launch_us = 0.0\ncompiled_layer_launch_us = 0.0\nrequest_us = 0.0\nserial_request_us = 0.0\nserial_prompt_token_us = 0.0\nresponse_us = 0.0\n\
                     [scheduling]\nsource = \"test\"\npolicy = \"vllm-v1\"\n\
                     [graphs]\nsource = \"test\"\nsizes = [{ from = 1, to = 4, step = 1 }]\ntokens_per_sequence = 2\n\
-                    decode_only = false\n";
+                    decode_only = false\n[experts]\nsource = \"test\"\nexchange = \"all-to-all\"\n";
         let source = Arc::new(Source { name: "engine.toml".to_owned(), text: text.to_owned() });
         let error = parse("test", &source).unwrap_err();
         assert_eq!(error.0.len(), 1);

@@ -23,7 +23,7 @@ pub use host::HostOverhead;
 pub use model::{Attention, Ffn, Layer, Model, Quantized};
 pub use parameters::{LayerParameters, Projection, Split};
 pub use precision::{NumberFormat, Precision};
-pub use scheduling::{ExpectedOutput, GraphCapture, SchedulingRules};
+pub use scheduling::{ExpectedOutput, ExpertExchange, GraphCapture, SchedulingRules};
 
 /// Environment variable that names the catalogue's folder.
 pub const CATALOG_VARIABLE: &str = "SERVESCAPE_CATALOG";

@@ -1,5 +1,7 @@
 //! How an engine version schedules and which batches it captures as CUDA graphs: data per version, not code.
 
+use serde::Deserialize;
+
 /// Settings of a scheduler policy. Read from `profiles/engines/NAME.toml`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SchedulingRules {
@@ -59,6 +61,19 @@ impl GraphCapture {
         let size = self.sizes.get(self.sizes.partition_point(|size| *size < tokens))?;
         (tokens <= most).then_some(*size)
     }
+}
+
+/// How ranks of data-parallel attention bring their tokens to the experts and back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpertExchange {
+    /// Every rank broadcasts its hidden states and router scores in turn; an all-reduce combines (vLLM's `naive`).
+    Broadcasts,
+    /// All-gathers of hidden states and router scores; a reduce-scatter combines (vLLM's `allgather_reducescatter`).
+    #[default]
+    AllGatherReduceScatter,
+    /// Tokens travel to the ranks of their experts only, and back (DeepEP and its like).
+    AllToAll,
 }
 
 #[cfg(test)]

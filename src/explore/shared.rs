@@ -128,14 +128,15 @@ fn cover(limits: StepLimits, pool: &Pool) -> StepLimits {
 }
 
 fn compile(sweep: &Sweep, pool: &Pool, limits: StepLimits, engines: &Engines, model: &CostModel) -> Compiled {
+    let engine = &engines[&*pool.engine_profile];
     let sharding = Sharding {
         model: &sweep.model,
         parallelism: pool.parallelism,
         precision: pool.precision,
         graph: pool.engine.cuda_graph,
         gpus_per_node: pool.gpu.gpus_per_node,
+        expert_exchange: engine.expert_exchange,
     };
-    let engine = &engines[&*pool.engine_profile];
     Compiled {
         cost: StepCost::compile(&sharding, limits, &engine.host, &|operator| model.predict(operator).time_ns)
             .with_graphs(engine.graphs.clone()),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::step_cost::{distinct, graph_limit, padded_tokens};
 use super::{BatchShape, CostModel, Operator, Sharding, StepCost, StepLimits};
-use crate::catalog::{Catalog, HostOverhead, Layer, Model};
+use crate::catalog::{Catalog, ExpertExchange, HostOverhead, Layer, Model};
 use crate::rng::Stream;
 use crate::space::Parallelism;
 use crate::units::Ticks;
@@ -39,7 +39,14 @@ fn h100() -> CostModel {
 fn four_gpus(model: &Model) -> Sharding<'_> {
     let (tp_ffn, ep_ffn) = if model.has_experts() { (1, 4) } else { (4, 1) };
     let parallelism = Parallelism { pp: 1, tp_attention: 4, dp_attention: 1, tp_ffn, ep_ffn };
-    Sharding { model, parallelism, precision: model.checkpoint, graph: true, gpus_per_node: 8 }
+    Sharding {
+        model,
+        parallelism,
+        precision: model.checkpoint,
+        graph: true,
+        gpus_per_node: 8,
+        expert_exchange: ExpertExchange::default(),
+    }
 }
 
 /// Operators of one layer, those of attention in the form that [`BatchShape`] implies.

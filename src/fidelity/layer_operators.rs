@@ -4,7 +4,7 @@
 //! whole lock-step group (`shared`: experts serve every data-parallel rank), or the attended context, which is handled by
 //! the attention grids. Each physical collective appears exactly once.
 
-use crate::catalog::{Attention, Ffn, Layer, Model, NumberFormat, Precision};
+use crate::catalog::{Attention, ExpertExchange, Ffn, Layer, Model, NumberFormat, Precision};
 use crate::space::Parallelism;
 
 use super::expert_load::ExpertLoad;
@@ -26,6 +26,8 @@ pub struct Sharding<'a> {
     pub graph: bool,
     /// GPUs in one node.
     pub gpus_per_node: u32,
+    /// Communication around experts under data-parallel attention.
+    pub expert_exchange: ExpertExchange,
 }
 
 impl Sharding<'_> {
@@ -106,7 +108,7 @@ impl Sharding<'_> {
         };
         let load = ExpertLoad::uniform(tokens, &experts);
         let mut operators = vec![Operator::GroupedGemm { tokens, experts, load }];
-        operators.extend(self.expert_collectives(tokens));
+        operators.extend(self.expert_collectives(tokens, &experts));
         operators
     }
 
@@ -255,18 +257,40 @@ impl Sharding<'_> {
     }
 
     /// Collectives around the experts. Without data-parallel attention every rank holds all tokens and one all-reduce
-    /// combines; with it, tokens are gathered before and scattered after.
-    fn expert_collectives(&self, tokens: u32) -> Vec<Operator> {
-        let Parallelism { tp_ffn, ep_ffn, dp_attention, .. } = self.parallelism;
+    /// combines. With it, GPUs of the same place in their tensor-parallel groups exchange tokens, and each of these groups
+    /// sums what its members' experts gave.
+    fn expert_collectives(&self, tokens: u32, experts: &Experts) -> Vec<Operator> {
+        let Parallelism { tp_attention, tp_ffn, ep_ffn, dp_attention, .. } = self.parallelism;
         let group = tp_ffn * ep_ffn;
         if dp_attention == 1 {
             return self.all_reduce(group, tokens).into_iter().collect();
         }
-        let bytes = self.activation_bytes(tokens);
-        [CollectiveKind::AllGather, CollectiveKind::ReduceScatter]
-            .into_iter()
-            .filter_map(|kind| self.collective(kind, bytes, group))
-            .collect()
+        let states = self.activation_bytes(tokens);
+        let scores = f64::from(tokens) * f64::from(experts.count) * ACTIVATION_BYTES;
+        // Ranks in different nodes exchange over the network.
+        let ranks = if group <= self.gpus_per_node { dp_attention } else { group };
+        let share = f64::from(dp_attention);
+        let mut operators: Vec<Operator> = match self.expert_exchange {
+            ExpertExchange::Broadcasts => {
+                let broadcast = |bytes: f64| self.collective(CollectiveKind::AllGather, bytes / share, ranks);
+                let turns = (0..dp_attention).flat_map(|_| [broadcast(states), broadcast(scores)]);
+                turns.chain([self.collective(CollectiveKind::AllReduce, states, ranks)]).flatten().collect()
+            }
+            ExpertExchange::AllGatherReduceScatter => {
+                let gathers = [states, scores].map(|bytes| self.collective(CollectiveKind::AllGather, bytes, ranks));
+                let scatter = self.collective(CollectiveKind::ReduceScatter, states, ranks);
+                gathers.into_iter().chain([scatter]).flatten().collect()
+            }
+            ExpertExchange::AllToAll => {
+                let copies = f64::from(experts.top_k.min(group));
+                let bytes = states / share * copies;
+                [(); 2].iter().filter_map(|()| self.collective(CollectiveKind::AllToAll, bytes, group)).collect()
+            }
+        };
+        if self.expert_exchange != ExpertExchange::AllToAll {
+            operators.extend(self.all_reduce(tp_attention, tokens.div_ceil(dp_attention)));
+        }
+        operators
     }
 
     /// Norms inside attention: of each query and key head (Qwen3), or of the compressed queries and the latent.
@@ -336,7 +360,14 @@ mod tests {
     }
 
     fn sharding(model: &Model, parallelism: Parallelism) -> Sharding<'_> {
-        Sharding { model, parallelism, precision: Precision::BF16, graph: true, gpus_per_node: 8 }
+        Sharding {
+            model,
+            parallelism,
+            precision: Precision::BF16,
+            graph: true,
+            gpus_per_node: 8,
+            expert_exchange: ExpertExchange::default(),
+        }
     }
 
     /// Kinds of the collectives of one layer, over both groups of operators.
@@ -362,8 +393,32 @@ mod tests {
         assert_eq!(collectives(&experts(), split(4, 1, 4, 1)), [AllReduce, AllReduce]);
         assert_eq!(collectives(&experts(), split(4, 1, 1, 4)), [AllReduce, AllReduce]);
         // Data-parallel attention exchanges tokens around the experts instead.
-        assert_eq!(collectives(&experts(), split(1, 4, 1, 4)), [AllGather, ReduceScatter]);
-        assert_eq!(collectives(&experts(), split(2, 2, 1, 4)), [AllReduce, AllGather, ReduceScatter]);
+        let exchange = [AllGather, AllGather, ReduceScatter];
+        assert_eq!(collectives(&experts(), split(1, 4, 1, 4)), exchange);
+        let [states, scores, back] = exchange;
+        assert_eq!(collectives(&experts(), split(2, 2, 1, 4)), [AllReduce, states, scores, back, AllReduce]);
+    }
+
+    #[test]
+    fn ranks_exchange_tokens_as_their_engine_does() {
+        use CollectiveKind::{AllGather, AllReduce, AllToAll};
+        let model = experts();
+        let exchange = |expert_exchange| {
+            let sharding = Sharding { expert_exchange, ..sharding(&model, split(2, 2, 1, 4)) };
+            let operators = sharding.shared_operators(model.layers[0], 8);
+            let collective = |operator: &Operator| match *operator {
+                Operator::Collective { kind, bytes, gpus, .. } => Some((kind, bytes, gpus)),
+                _ => None,
+            };
+            operators.iter().filter_map(collective).collect::<Vec<_>>()
+        };
+        let (states, scores) = (8.0 * 4096.0 * 2.0, 8.0 * 64.0 * 2.0);
+        let turn = [(AllGather, states / 2.0, 2), (AllGather, scores / 2.0, 2)];
+        // Half the tokens are of each tensor-parallel group.
+        let back = [(AllReduce, states, 2), (AllReduce, states / 2.0, 2)];
+        assert_eq!(exchange(ExpertExchange::Broadcasts), [turn, turn, back].concat());
+        // Each of the four tokens of a rank goes to the GPUs of its experts, at most four.
+        assert_eq!(exchange(ExpertExchange::AllToAll), [(AllToAll, states / 2.0 * 4.0, 4); 2]);
     }
 
     #[test]

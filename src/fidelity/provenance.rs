@@ -248,7 +248,7 @@ impl CostProvenance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Attention, Ffn, HostOverhead, Model, Precision, Quantized};
+    use crate::catalog::{Attention, ExpertExchange, Ffn, HostOverhead, Model, Precision, Quantized};
     use crate::fidelity::{BatchShape, CostModel, StepCost, StepLine};
     use crate::network::test_gpus;
     use crate::space::Parallelism;
@@ -279,8 +279,14 @@ mod tests {
     fn compile(estimate: &dyn Fn(&Operator) -> Estimate) -> CostProvenance {
         let model = model();
         let parallelism = Parallelism { pp: 1, tp_attention: 1, dp_attention: 1, tp_ffn: 1, ep_ffn: 1 };
-        let sharding =
-            Sharding { model: &model, parallelism, precision: Precision::BF16, graph: true, gpus_per_node: 8 };
+        let sharding = Sharding {
+            model: &model,
+            parallelism,
+            precision: Precision::BF16,
+            graph: true,
+            gpus_per_node: 8,
+            expert_exchange: ExpertExchange::default(),
+        };
         let limits = StepLimits { max_num_seqs: 64, max_num_batched_tokens: 512, max_model_len: 2048 };
         CostProvenance::compile(&sharding, limits, estimate)
     }
@@ -403,8 +409,14 @@ mod tests {
             expert_bias: false,
         };
         let parallelism = Parallelism { pp: 2, tp_attention: 2, dp_attention: 1, tp_ffn: 2, ep_ffn: 1 };
-        let sharding =
-            Sharding { model: &model, parallelism, precision: Precision::BF16, graph: false, gpus_per_node: 8 };
+        let sharding = Sharding {
+            model: &model,
+            parallelism,
+            precision: Precision::BF16,
+            graph: false,
+            gpus_per_node: 8,
+            expert_exchange: ExpertExchange::default(),
+        };
         let limits = StepLimits { max_num_seqs: 64, max_num_batched_tokens: 1024, max_model_len: 4096 };
         let provenance = CostProvenance::compile(&sharding, limits, &linear);
         let cost = StepCost::compile(&sharding, limits, &no_host(), &|operator| linear(operator).time_ns);

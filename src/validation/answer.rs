@@ -161,6 +161,7 @@ fn compile<'a>(
             precision: deployed.precision,
             graph: deployed.limits.cuda_graph,
             gpus_per_node: deployed.gpu.gpus_per_node,
+            expert_exchange: deployed.profile.expert_exchange,
         };
         let kernels = &models[&key.kernels];
         let time_ns = |operator: &_| kernels.predict(operator).time_ns;

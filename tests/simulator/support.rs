@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use servescape::catalog::{
-    Attention, ExpectedOutput, Ffn, HostOverhead, Layer, Model, Precision, Quantized, SchedulingRules,
+    Attention, ExpectedOutput, ExpertExchange, Ffn, HostOverhead, Layer, Model, Precision, Quantized, SchedulingRules,
 };
 use servescape::fidelity::{Operator, Sharding, StepCost, StepLimits};
 use servescape::scheduler::router::{Router, router};
@@ -176,7 +176,14 @@ fn cost_at_speed(speed: f64, parallelism: Parallelism, host: HostOverhead, graph
         };
         model.layers.fill(Layer { window: None, ffn });
     }
-    let sharding = Sharding { model: &model, parallelism, precision: Precision::BF16, graph, gpus_per_node: 8 };
+    let sharding = Sharding {
+        model: &model,
+        parallelism,
+        precision: Precision::BF16,
+        graph,
+        gpus_per_node: 8,
+        expert_exchange: ExpertExchange::default(),
+    };
     let limits = StepLimits { max_num_seqs: 256, max_num_batched_tokens: 2048, max_model_len: 8192 };
     let time_ns = |operator: &Operator| match *operator {
         Operator::Gemm { tokens, .. } => 4_000.0 + 37.3 * f64::from(tokens),

@@ -1,6 +1,6 @@
 //! Samples of published points: one row per deployment and concurrency, mean TTFT and mean TPOT. Dated rows are InferenceMAX
 //! runs, and all are taken to follow their protocol: a closed loop, requests of random lengths, end-of-sequence ignored,
-//! no prefix caching. The others have no date; their requests are all of the nominal lengths.
+//! no prefix caching. Of the others, those of another campaign have requests of the nominal lengths.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -48,9 +48,14 @@ const REQUESTS_PER_CLIENT: usize = 10;
 const SHORTEST_SHARE: f64 = 0.8;
 /// Begins the ids of DeepSeek-R1 runs that the sample lists as DeepSeek-V3, which has the same shapes.
 const DEEPSEEK_R1_ID: &str = "dsr1_";
-/// Date of the run. Those without one are not InferenceMAX's. On prompts-first engines they show that requests of one length
-/// stay in step: with SGLang the mean TTFT is half the time to compute the prompts of all clients, and TPOT has little of it.
+/// Date of the run. Those without one whose ids have [`FIXED_LENGTHS_ID`] are not InferenceMAX's: their requests are of one
+/// length. On prompts-first engines such requests stay in step: with SGLang the mean TTFT is half the time to compute the
+/// prompts of all clients, and TPOT has little of it. With vLLM, which decodes beside prompts, TTFT shows that the delays
+/// of a real client set them apart (prompts of 1,024 tokens wait for one another no longer than random ones); no delays
+/// are simulated, so lengths are drawn there.
 const DATE: &str = "measured";
+/// In the ids of a campaign other than InferenceMAX.
+const FIXED_LENGTHS_ID: &str = "_epnone_";
 /// InferenceMAX's server flags.
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 const GPU_MEMORY_UTILIZATION: f64 = 0.9;
@@ -255,13 +260,14 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         asynchronous: recipe.asynchronous,
         graphs: GraphSetting::default(),
     };
+    let in_step = record.text(DATE).is_none() && record.required("id")?.contains(FIXED_LENGTHS_ID) && backend != "vllm";
     let workload = Workload {
         requests: clients as usize * REQUESTS_PER_CLIENT,
         warmup: 0,
         traffic: Traffic::Synthetic {
             arrival: Arrival::Closed { clients: vec![clients] },
-            input: lengths(isl, record.text(DATE).is_some()),
-            output: lengths(osl, record.text(DATE).is_some()),
+            input: lengths(isl, in_step),
+            output: lengths(osl, in_step),
             dialogue: Dialogue::NONE,
         },
     };
@@ -270,8 +276,8 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
     Ok(Ok(Run { model, formats, gpu, engine, split, limits, traffic }))
 }
 
-fn lengths(nominal: u32, random: bool) -> LengthLaw {
-    if !random {
+fn lengths(nominal: u32, fixed: bool) -> LengthLaw {
+    if fixed {
         return LengthLaw::Fixed(nominal);
     }
     let shortest = libm::floor(f64::from(nominal) * SHORTEST_SHARE) as u32;
@@ -353,8 +359,8 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_undated_rows_are_all_as_long() {
-        let rows = read_rows("a,sglang,0.5.1,Qwen/Qwen3-32B,h100_sxm,,agg,1000,100,2,1,,1,1,40.5,8,16,");
+    fn undated_requests_of_prompts_first_engines_are_all_as_long() {
+        let rows = read_rows("a_epnone_1,sglang,0.5.1,Qwen/Qwen3-32B,h100_sxm,,agg,1000,100,2,1,,1,1,40.5,8,16,");
         let stream = rows[0].run.as_ref().unwrap().traffic.streams().remove(0);
         assert!(stream.requests.iter().all(|request| (request.prompt_tokens, request.output_tokens) == (1000, 100)));
     }
