@@ -1,6 +1,6 @@
 //! Samples of published points: one row per deployment and concurrency, mean TTFT and mean TPOT. Dated rows are InferenceMAX
 //! runs, and all are taken to follow their protocol: a closed loop, requests of random lengths, end-of-sequence ignored,
-//! no prefix caching. The others have no date; their requests are all of the nominal lengths.
+//! no prefix caching. Of the others, some have requests that are all of the nominal lengths.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,8 +46,10 @@ const REQUESTS_PER_CLIENT: usize = 10;
 const SHORTEST_SHARE: f64 = 0.8;
 /// Begins the ids of DeepSeek-R1 runs that the sample lists as DeepSeek-V3, which has the same shapes.
 const DEEPSEEK_R1_ID: &str = "dsr1_";
-/// Date of the run. Those without one are not InferenceMAX's. On prompts-first engines they show that requests of one length
-/// stay in step: with SGLang the mean TTFT is half the time to compute the prompts of all clients, and TPOT has little of it.
+/// Date of the run. Those without one are not InferenceMAX's, and two groups of them behave differently. With prompts of a
+/// power of two (and SGLang, which computes prompts first), the mean TTFT is half the time to compute the prompts of all
+/// clients, and TPOT has little of it: requests of one length that stay in step. With prompts of whole thousands TTFT is a
+/// fraction of that, as with random lengths.
 const DATE: &str = "measured";
 /// InferenceMAX's server flags.
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
@@ -250,13 +252,14 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         chunked_prefill: recipe.chunked_prefill,
         prefix_caching: false,
     };
+    let random = record.text(DATE).is_some() || !isl.is_power_of_two();
     let workload = Workload {
         requests: clients as usize * REQUESTS_PER_CLIENT,
         warmup: 0,
         traffic: Traffic::Synthetic {
             arrival: Arrival::Closed { clients: vec![clients] },
-            input: lengths(isl, record.text(DATE).is_some()),
-            output: lengths(osl, record.text(DATE).is_some()),
+            input: lengths(isl, random),
+            output: lengths(osl, random),
             dialogue: Dialogue::NONE,
         },
     };
@@ -345,10 +348,10 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_undated_rows_are_all_as_long() {
-        let rows = read_rows("a,sglang,0.5.1,Qwen/Qwen3-32B,h100_sxm,,agg,1000,100,2,1,,1,1,40.5,8,16,");
+    fn requests_of_undated_rows_are_all_as_long_if_prompts_are_a_power_of_two() {
+        let rows = read_rows("a,sglang,0.5.1,Qwen/Qwen3-32B,h100_sxm,,agg,1024,100,2,1,,1,1,40.5,8,16,");
         let stream = rows[0].run.as_ref().unwrap().traffic.streams().remove(0);
-        assert!(stream.requests.iter().all(|request| (request.prompt_tokens, request.output_tokens) == (1000, 100)));
+        assert!(stream.requests.iter().all(|request| (request.prompt_tokens, request.output_tokens) == (1024, 100)));
     }
 
     #[test]
