@@ -10,7 +10,7 @@ use crate::catalog::{Catalog, NumberFormat};
 use crate::network::test_gpus;
 
 /// The most that all shipped predictors may take in a checkout, in bytes; in git they are compressed to about six tenths.
-const SIZE_LIMIT: u64 = 25_000_000;
+const SIZE_LIMIT: u64 = 36_000_000;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -56,7 +56,7 @@ fn assert_grows(model: &CostModel, tolerance: f64, series: impl Iterator<Item = 
 }
 
 /// Profiles whose tables have 8-bit products clearly slower than those in bf16 on large matrices: on Blackwell 0.19 and L40S for
-/// all we know because the engine chose a poor kernel, on B200 0.24 by isolated rows that take twice their neighbours.
+/// all we know because the engine chose a poor kernel, on B200 0.24 by isolated rows that take twice their neighbours, with SGLang on Hopper at one shape with 256 rows.
 const MEASURED_SLOWER: &[&str] = &[
     "b200 vllm-0.19 fp8",
     "b200 vllm-0.19 fp8_block",
@@ -65,6 +65,8 @@ const MEASURED_SLOWER: &[&str] = &[
     "b300 vllm-0.19 fp8_block",
     "gb200 vllm-0.19 fp8",
     "gb200 vllm-0.19 fp8_block",
+    "h100-sxm sglang-0.5 fp8_block",
+    "h200 sglang-0.5 fp8_block",
     "l40s vllm-0.14 fp8",
 ];
 

@@ -48,14 +48,14 @@ const REQUESTS_PER_CLIENT: usize = 10;
 const SHORTEST_SHARE: f64 = 0.8;
 /// Begins the ids of DeepSeek-R1 runs that the sample lists as DeepSeek-V3, which has the same shapes.
 const DEEPSEEK_R1_ID: &str = "dsr1_";
-/// Date of the run. Those without one whose ids have [`FIXED_LENGTHS_ID`] are not InferenceMAX's: their requests are of one
-/// length. On prompts-first engines such requests stay in step: with SGLang the mean TTFT is half the time to compute the
-/// prompts of all clients, and TPOT has little of it. With vLLM, which decodes beside prompts, TTFT shows that the delays
-/// of a real client set them apart (prompts of 1,024 tokens wait for one another no longer than random ones); no delays
-/// are simulated, so lengths are drawn there.
+/// Date of the run. Those without one whose ids have [`OTHER_CAMPAIGN`] are not InferenceMAX's, and two groups of them behave
+/// differently. With prompts of a power of two and an engine that computes prompts first, the mean TTFT is half the time
+/// to compute the prompts of all clients, and TPOT has little of it: requests of one length that stay in step. With
+/// prompts of whole thousands TTFT is a fraction of that, as with random lengths. So it is with vLLM, which decodes beside
+/// prompts, so that the delays of a real client set requests apart; none are simulated, and lengths are drawn there.
 const DATE: &str = "measured";
 /// In the ids of a campaign other than InferenceMAX.
-const FIXED_LENGTHS_ID: &str = "_epnone_";
+const OTHER_CAMPAIGN: &str = "_epnone_";
 /// InferenceMAX's server flags.
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 const GPU_MEMORY_UTILIZATION: f64 = 0.9;
@@ -260,7 +260,8 @@ fn read_run(record: Record<'_>, backend: &str, model: &str, gpu: &str) -> Result
         asynchronous: recipe.asynchronous,
         graphs: GraphSetting::default(),
     };
-    let in_step = record.text(DATE).is_none() && record.required("id")?.contains(FIXED_LENGTHS_ID) && backend != "vllm";
+    let other_campaign = record.text(DATE).is_none() && record.required("id")?.contains(OTHER_CAMPAIGN);
+    let in_step = other_campaign && isl.is_power_of_two() && backend != "vllm";
     let workload = Workload {
         requests: clients as usize * REQUESTS_PER_CLIENT,
         warmup: 0,
@@ -359,10 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn undated_requests_of_prompts_first_engines_are_all_as_long() {
-        let rows = read_rows("a_epnone_1,sglang,0.5.1,Qwen/Qwen3-32B,h100_sxm,,agg,1000,100,2,1,,1,1,40.5,8,16,");
+    fn undated_requests_of_prompts_first_engines_are_all_as_long_if_prompts_are_a_power_of_two() {
+        let rows = read_rows("a_epnone_1,sglang,0.5.1,Qwen/Qwen3-32B,h100_sxm,,agg,1024,100,2,1,,1,1,40.5,8,16,");
         let stream = rows[0].run.as_ref().unwrap().traffic.streams().remove(0);
-        assert!(stream.requests.iter().all(|request| (request.prompt_tokens, request.output_tokens) == (1000, 100)));
+        assert!(stream.requests.iter().all(|request| (request.prompt_tokens, request.output_tokens) == (1024, 100)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod rows;
 mod source;
+mod static_scales;
 mod suspect;
 mod tables;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use super::{Dropped, Importer, Measurement, Measurements, in_release_line, versi
 use crate::diag::Diagnostic;
 use crate::fidelity::operator::{CollectiveKind, Operator};
 use source::Source;
+use static_scales::CONVERSIONS;
 use tables::{NCCL, TABLES, Table};
 
 /// Registry entry.
@@ -25,6 +27,8 @@ pub const IMPORTER: Importer = Importer {
     import,
 };
 
+/// The engine whose fp8 products were timed with the conversion of their inputs.
+const CONVERTS_INPUTS: &str = "trtllm";
 /// Engines, as their folders are named.
 const ENGINES: [&str; 3] = ["vllm", "sglang", "trtllm"];
 /// The NCCL release line that vLLM ships (PyTorch's `nvidia-nccl-cu12` 2.27); tables of other lines are used only where
@@ -81,6 +85,9 @@ pub fn import(path: &Path, engine: &str) -> Result<Measurements, Diagnostic> {
     if rows.iter().all(is_collective) {
         return Err(other_layout.unwrap_or_else(|| no_tables(&source, path, name, engine)));
     }
+    if name == CONVERTS_INPUTS {
+        subtract_conversions(&mut source, &mut rows, version, &mut dropped)?;
+    }
     name_unread_tables(&mut source, name, version, &mut dropped)?;
     prefer_custom_all_reduce(&mut rows, &mut dropped);
     Ok(Measurements {
@@ -91,6 +98,31 @@ pub fn import(path: &Path, engine: &str) -> Result<Measurements, Diagnostic> {
         attribution: "Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES".to_owned(),
         ..Measurements::default()
     })
+}
+
+/// Reads the tables of the conversions of inputs to fp8 and subtracts them.
+fn subtract_conversions(
+    source: &mut Source,
+    rows: &mut Vec<Measurement>,
+    version: &str,
+    dropped: &mut Dropped,
+) -> Result<(), Diagnostic> {
+    let mut conversions = Vec::new();
+    for table in CONVERSIONS {
+        let file =
+            candidates(source, &format!("{}/{CONVERTS_INPUTS}", table.family), table, version).into_iter().next();
+        conversions.push(match file {
+            Some(file) => {
+                rows::read(source.read(&file)?, table, dropped).map_err(|reason| unreadable(&file, &reason))?
+            }
+            None => Vec::new(),
+        });
+    }
+    for row in static_scales::subtract(rows, &conversions) {
+        dropped
+            .add("fp8 products without a time for the conversion of their input", 1, || format!("{:?}", row.operator));
+    }
+    Ok(())
 }
 
 fn unreadable(file: &str, reason: &str) -> Diagnostic {
@@ -125,13 +157,14 @@ fn numbers_of(version: &str) -> Vec<u32> {
     version.split(|character: char| !character.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
-/// Counts the tables of this engine version that no operator is made of.
+/// Counts the tables of this engine version that are not used.
 fn name_unread_tables(source: &mut Source, name: &str, version: &str, dropped: &mut Dropped) -> Result<(), Diagnostic> {
+    let conversions = if name == CONVERTS_INPUTS { CONVERSIONS } else { &[] };
     for family in source.names("") {
         let folder = format!("{family}/{name}");
         for version in source.names(&folder).iter().filter(|candidate| in_release_line(candidate, version)) {
             for file in source.names(&format!("{folder}/{version}")) {
-                let read = TABLES.iter().any(|table| table.family == family && table.file == file);
+                let read = TABLES.iter().chain(conversions).any(|table| table.family == family && table.file == file);
                 if read || !file.ends_with(".parquet") {
                     continue;
                 }

@@ -119,7 +119,7 @@ fn gemm(fields: &Fields<'_>) -> Result<Vec<Operator>, String> {
 }
 
 /// The numbers as an array; all of them must be positive.
-fn fixed<const N: usize>(numbers: &[u32]) -> Result<[u32; N], String> {
+pub(super) fn fixed<const N: usize>(numbers: &[u32]) -> Result<[u32; N], String> {
     let array = <[u32; N]>::try_from(numbers).map_err(|_| "a field is missing".to_owned())?;
     if array.contains(&0) { Err("a dimension is zero".to_owned()) } else { Ok(array) }
 }

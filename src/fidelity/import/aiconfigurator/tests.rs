@@ -121,6 +121,20 @@ fn the_newest_version_of_a_line_is_read_and_other_tables_are_named() {
 }
 
 #[test]
+fn a_version_that_holds_a_few_additions_is_read_with_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let many: Vec<Product> = (0..20).map(|row| ("bfloat16", 16 + row, 0.1)).collect();
+    for (version, products) in
+        [("1.3.0rc9", &many[..]), ("1.3.0rc20", &many[..]), ("1.3.0rc23", &[("bfloat16", 64, 0.3)])]
+    {
+        write(folder.path(), &format!("gemm/trtllm/{version}/gemm_perf.parquet"), &table(products, &["a"], true));
+    }
+    let measurements = import(folder.path(), "trtllm-1.3").unwrap();
+    assert_eq!(measurements.rows[0], product(64, NumberFormat::Bf16, 0.3e6));
+    assert_eq!(measurements.rows.len(), 21, "the oldest version is not read");
+}
+
+#[test]
 fn of_several_kernels_for_a_shape_the_most_frequent_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let products = [("bfloat16", 16, 0.1), ("bfloat16", 16, 0.2), ("bfloat16", 32, 0.3)];
