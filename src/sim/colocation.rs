@@ -290,7 +290,7 @@ impl<'a> Simulation<'a> {
         let (replica, lane) = (slot / self.lanes, slot % self.lanes);
         observer.replica(replica);
         let Arena { replicas, requests, records, completed, .. } = &mut *self.arena;
-        replicas[replica].finish(lane, now, self.context.schedules_ahead, requests, records, completed, observer);
+        replicas[replica].finish(lane, now, requests, records, completed, observer);
         self.arena.queue.set(slot, Ticks::NEVER);
         self.arena.touched.push(replica);
         for &index in &self.arena.completed {

@@ -43,8 +43,8 @@ pub(crate) struct EngineState {
     waiting: VecDeque<u32>,
     /// Arrivals during the step in flight of an engine that schedules ahead: the step after it is decided already.
     unseen: VecDeque<u32>,
-    /// Requests that ended with the last step, with their cached tokens, of an engine that schedules ahead: they still
-    /// hold their places in the running list and their blocks while the next step is decided.
+    /// Requests that ended with the last step, with their cached tokens: they hold their places in the running list and
+    /// their blocks until the engine catches up.
     leaving: Vec<(u32, u32)>,
     /// Running list in order of admission.
     head: u32,
@@ -144,14 +144,9 @@ impl EngineState {
         (idle_queue || freed) && !self.waiting.is_empty()
     }
 
-    /// Frees what a completed request with `cached` tokens held; when the next step is decided already, after that step
-    /// was filled.
-    pub(crate) fn complete(&mut self, index: u32, requests: &mut [RequestState], cached: u32, schedules_ahead: bool) {
-        if schedules_ahead {
-            self.leaving.push((index, cached));
-        } else {
-            self.release(index, requests, cached);
-        }
+    /// Takes note of a completed request with `cached` tokens; what it held is freed when the engine catches up.
+    pub(crate) fn complete(&mut self, index: u32, cached: u32) {
+        self.leaving.push((index, cached));
     }
 
     /// Nothing waits or runs, and every block is free.

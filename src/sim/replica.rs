@@ -100,6 +100,9 @@ impl Replica {
         context: ReplicaContext<'_>,
         requests: &mut [RequestState],
     ) -> Option<Ticks> {
+        if !context.schedules_ahead {
+            self.catch_up(requests);
+        }
         let mut one_step = self.fill(lane, now, context, requests);
         if context.schedules_ahead {
             let changed = self.catch_up(requests);
@@ -155,7 +158,8 @@ impl Replica {
 
     /// Lets every engine see what happened during the last step. Returns whether that may change a decision.
     fn catch_up(&mut self, requests: &mut [RequestState]) -> bool {
-        self.engines.iter_mut().fold(false, |changed, engine| engine.catch_up(requests) || changed)
+        let changed = self.engines.iter_mut().filter_map(|engine| engine.catch_up(requests).then_some(()));
+        changed.count() > 0
     }
 
     fn is_empty_batch(&self, lane: usize) -> bool {
@@ -186,7 +190,6 @@ impl Replica {
         &mut self,
         lane: usize,
         now: Ticks,
-        schedules_ahead: bool,
         requests: &mut [RequestState],
         records: &mut Records,
         completed: &mut Vec<u32>,
@@ -217,13 +220,13 @@ impl Replica {
             engine.advance_lane(lane, run.steps, decoded);
             while let Some(index) = engine.cohorts[lane].pop_ended(requests) {
                 let cached = engine.cohorts[lane].cached(&requests[index as usize]);
-                complete(engine, index, cached, now, schedules_ahead, requests, completed);
+                complete(engine, index, cached, now, requests, completed);
             }
             if decoded {
                 let measured = engine.cohorts[lane].measured();
                 engine.token_times[lane].all_at(now, measured);
             }
-            end_chunks(engine, lane, now, schedules_ahead, requests, &mut records.gaps, completed);
+            end_chunks(engine, lane, now, requests, &mut records.gaps, completed);
         }
     }
 
@@ -281,7 +284,6 @@ fn end_chunks(
     engine: &mut EngineState,
     lane: usize,
     now: Ticks,
-    schedules_ahead: bool,
     requests: &mut [RequestState],
     gaps: &mut GapHistogram,
     completed: &mut Vec<u32>,
@@ -301,7 +303,7 @@ fn end_chunks(
         }
         let (cached, remaining) = (request.target, request.output_tokens - request.generated);
         if remaining == 0 {
-            complete(engine, chunk.request, cached, now, schedules_ahead, requests, completed);
+            complete(engine, chunk.request, cached, now, requests, completed);
         } else {
             request.phase = Phase::Decode;
             request.lane = lane as u32;
@@ -318,11 +320,10 @@ fn complete(
     index: u32,
     cached: u32,
     now: Ticks,
-    schedules_ahead: bool,
     requests: &mut [RequestState],
     completed: &mut Vec<u32>,
 ) {
-    engine.complete(index, requests, cached, schedules_ahead);
+    engine.complete(index, cached);
     let request = &mut requests[index as usize];
     request.phase = Phase::Completed;
     request.generated = request.output_tokens;

@@ -174,12 +174,15 @@ fn compile<'a>(
 }
 
 impl Prepared {
-    /// Simulates with the profile's host, or with another one.
+    /// Simulates with the profile's host, or with the times of another one; when batches are decided stays as the run was
+    /// started.
     pub(super) fn play(&self, arena: &mut Arena, other_host: Option<&HostOverhead>) -> Result<Simulated, String> {
         let Self { deployed, compiled, streams, own_engine } = self;
         let (replicas, ranks) = deployed.replicas_and_ranks();
-        let host = other_host.unwrap_or(&deployed.profile.host);
-        let cost = match other_host {
+        let own = &deployed.profile.host;
+        let other_host = other_host.map(|host| HostOverhead { asynchronous: own.asynchronous, ..*host });
+        let host = other_host.as_ref().unwrap_or(own);
+        let cost = match &other_host {
             Some(host) => Cow::Owned(compiled.cost.clone().with_host(host)),
             None => Cow::Borrowed(&compiled.cost),
         };
@@ -192,7 +195,7 @@ impl Prepared {
             rules: deployed.profile.rules,
             scheduler: scheduler(deployed.limits.scheduler).unwrap_or(SCHEDULERS[0]),
             router: router(ROUTER).unwrap_or(ROUTERS[0]),
-            front_end: FrontEnd::new(&host),
+            front_end: FrontEnd::new(host),
             seed: 0,
         };
         let mut outcomes = Vec::new();

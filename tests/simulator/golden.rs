@@ -194,6 +194,41 @@ fn closed_loop_clients_issue_the_next_request_when_the_last_completes() {
     assert_eq!(one_ms_steps().run(&requests).e2e.p99_ms, 3.0);
 }
 
+/// Steps of one millisecond whose batches are decided when the step before starts.
+fn asynchronous_steps() -> Setup {
+    let mut setup = one_ms_steps();
+    setup.cost = setup.cost.with_host(&HostOverhead { asynchronous: true, ..no_host() });
+    setup
+}
+
+#[test]
+fn an_asynchronous_engine_sees_an_arrival_one_step_later() {
+    // The second request arrives as a step of the first ends: the next step is decided, the one after takes it.
+    let requests = stream(&[(0, 10, 8), (2, 10, 2)]);
+    assert_eq!(one_ms_steps().run(&requests).ttft.p99_ms, 1.0);
+    assert_eq!(asynchronous_steps().run(&requests).ttft.p99_ms, 2.0);
+    // An idle engine has decided nothing.
+    let requests = stream(&[(0, 10, 2), (5, 10, 2)]);
+    assert_eq!(asynchronous_steps().run(&requests).ttft.p99_ms, 1.0);
+}
+
+#[test]
+fn an_asynchronous_engine_gives_a_place_away_one_step_after_it_is_free() {
+    // The first of two places is free at 3 ms, while the second request decodes on.
+    let requests = stream(&[(0, 10, 3), (0, 10, 9), (0, 10, 3)]);
+    let longest_wait = |mut setup: Setup| {
+        setup.limits.max_num_seqs = 2;
+        setup.run(&requests).ttft.p99_ms
+    };
+    assert_eq!(longest_wait(one_ms_steps()), 4.0);
+    assert_eq!(longest_wait(asynchronous_steps()), 5.0);
+    // With one place nothing else runs, and the engine looks again at once.
+    let requests = stream(&[(0, 10, 3), (0, 10, 3)]);
+    let mut setup = asynchronous_steps();
+    setup.limits.max_num_seqs = 1;
+    assert_eq!(setup.run(&requests).ttft.p99_ms, 4.0);
+}
+
 #[test]
 fn client_latencies_shift_the_first_token_but_not_the_gaps() {
     let mut setup = one_ms_steps();
