@@ -1,7 +1,7 @@
 //! Fits the host constants of an engine profile to measured runs.
 //!
 //! Every run of the engine's version counts the same, whatever its size. The free constants are those of [`CONSTANTS`], per
-//! profile and never per run or model. [`mod@identify`] keeps at its start what the runs do not determine, and the error
+//! profile and never per run or model. `identify` keeps at its start what the runs do not determine, and the error
 //! after the fit is that of runs that were left out of it.
 
 mod constants;
