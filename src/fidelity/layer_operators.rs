@@ -241,7 +241,7 @@ impl Sharding<'_> {
             }
             Ffn::MixtureOfExperts { experts, shared_intermediate_size, .. } => {
                 let mut operators = vec![self.gemm(tokens, experts, self.model.hidden_size, NumberFormat::Bf16)];
-                // Scores in fp32 written and read again; the chosen ones are few.
+                // A softmax or sigmoid writes scores in fp32, the choice of the largest reads them; the chosen ones are few.
                 let bytes = 2.0 * f64::from(tokens) * f64::from(experts) * 4.0;
                 operators.push(Operator::Streaming { kind: StreamingKind::Routing, bytes, kernels: 2 });
                 if shared_intermediate_size > 0 {
@@ -272,6 +272,7 @@ impl Sharding<'_> {
         let share = f64::from(dp_attention);
         let mut operators: Vec<Operator> = match self.expert_exchange {
             ExpertExchange::Broadcasts => {
+                // NCCL's broadcasts are in no table; an all-gather of the same result moves the same bytes to every rank.
                 let broadcast = |bytes: f64| self.collective(CollectiveKind::AllGather, bytes / share, ranks);
                 let turns = (0..dp_attention).flat_map(|_| [broadcast(states), broadcast(scores)]);
                 turns.chain([self.collective(CollectiveKind::AllReduce, states, ranks)]).flatten().collect()

@@ -14,7 +14,7 @@ use super::operator::{CollectiveKind, Operator};
 use super::roofline::{benchmark_ns, roofline_ns};
 use super::table::Coverage;
 use super::{Estimate, EstimateSource};
-use crate::catalog::{Gpu, ScaleUp};
+use crate::catalog::{DEFAULT_ENGINE, Gpu, ScaleUp};
 use crate::diag::Diagnostic;
 
 /// Folder of fitted profiles, below the root: `GPU/ENGINE/card.toml`.
@@ -72,8 +72,8 @@ pub struct CostModel {
 
 impl CostModel {
     /// Chooses among the profiles under `root`/profiles/fitted for this GPU and engine (e.g. `vllm-0.19`): the most
-    /// similar GPU, then the closest version of the engine, the older one if two are equally close. Without any profile
-    /// the roofline answers.
+    /// similar GPU, then the closest version of the engine, the older one if two are equally close. An engine without a
+    /// profile of its own gets one of the default engine. Without any profile the roofline answers.
     ///
     /// # Errors
     /// A profile that exists but cannot be read.
@@ -84,14 +84,17 @@ impl CostModel {
         let mut candidates = Vec::new();
         for folder in if own.is_empty() { profile_folders(&fitted) } else { own } {
             let card = Card::load(&folder.join(CARD_FILE))?;
-            candidates.push((distance(&card.gpu.to_gpu(), gpu), version_distance(&card.engine, engine), folder));
+            let version = version_distance(&card.engine, engine);
+            let other = version_distance(&card.engine, DEFAULT_ENGINE) == OTHER_ENGINE;
+            candidates.push((distance(&card.gpu.to_gpu(), gpu), version, (other, folder)));
         }
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
         let mut candidates = candidates.into_iter();
-        let Some((nearest, version, folder)) = candidates.next() else { return Ok(Self::new(gpu, None)) };
-        let alike =
-            |other: &(f64, u32, PathBuf)| other.0 <= nearest && version < OTHER_ENGINE && other.1 < OTHER_ENGINE;
-        let other_versions = candidates.take_while(alike).map(|(_, _, folder)| FittedProfile::load(&folder));
+        let Some((nearest, version, (_, folder))) = candidates.next() else { return Ok(Self::new(gpu, None)) };
+        let alike = |other: &(f64, u32, (bool, PathBuf))| {
+            other.0 <= nearest && version < OTHER_ENGINE && other.1 < OTHER_ENGINE
+        };
+        let other_versions = candidates.take_while(alike).map(|(_, _, (_, folder))| FittedProfile::load(&folder));
         let other_versions = other_versions.collect::<Result<_, _>>()?;
         Ok(Self { other_versions, ..Self::new(gpu, Some(FittedProfile::load(&folder)?)) })
     }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use super::expert_load::ExpertLoad;
 use super::fitted::FittedProfile;
-use super::operator::{AttentionHeads, CollectiveKind, Operator};
+use super::operator::{AttentionHeads, CollectiveKind, Experts, Operator};
 use super::predictor::{FITTED_FOLDER, profile_folders};
 use super::{CostModel, EstimateSource};
 use crate::catalog::{Catalog, NumberFormat};
@@ -56,7 +57,8 @@ fn assert_grows(model: &CostModel, tolerance: f64, series: impl Iterator<Item = 
 }
 
 /// Profiles whose tables have 8-bit products clearly slower than those in bf16 on large matrices: on Blackwell 0.19 and L40S for
-/// all we know because the engine chose a poor kernel, on B200 0.24 by isolated rows that take twice their neighbours, with SGLang on Hopper at one shape with 256 rows.
+/// all we know because the engine chose a poor kernel, on B200 0.24 by isolated rows that
+/// take twice their neighbours, with SGLang on Hopper at one shape with 256 rows.
 const MEASURED_SLOWER: &[&str] = &[
     "b200 vllm-0.19 fp8",
     "b200 vllm-0.19 fp8_block",
@@ -192,4 +194,30 @@ fn estimates_beyond_the_tables_keep_growing() {
         assert!(estimates.iter().all(|estimate| estimate.source == EstimateSource::Extrapolated), "{operators:?}");
         assert!(estimates.windows(2).all(|pair| pair[1].time_ns > 1.8 * pair[0].time_ns), "{estimates:?}");
     }
+}
+
+#[test]
+fn another_version_answers_for_a_format_that_was_not_measured() {
+    let experts = Experts {
+        hidden_size: 2880,
+        intermediate_size: 1440,
+        top_k: 4,
+        count: 128,
+        local: 128,
+        weights: NumberFormat::Mxfp4,
+        activations: NumberFormat::Bf16,
+    };
+    let operator = Operator::GroupedGemm { tokens: 64, experts, load: ExpertLoad::balanced(64, &experts) };
+    let estimate = |engine: &str| CostModel::load(root(), &test_gpus::h100_sxm(), engine).unwrap().predict(&operator);
+    let (without, with) = (estimate("vllm-0.19"), estimate("vllm-0.24"));
+    assert_eq!((without.time_ns, without.source), (with.time_ns, with.source));
+    assert_eq!(without.source, EstimateSource::Measured);
+}
+
+#[test]
+fn an_engine_without_tables_borrows_those_of_the_default_engine() {
+    let b200 = Catalog::open(root()).unwrap().gpu("b200").unwrap();
+    let engine = |engine: &str| CostModel::load(root(), &b200, engine).unwrap().profile().unwrap().card.engine.clone();
+    assert_eq!(engine("trtllm-1.0"), "trtllm-1.3");
+    assert!(engine("sglang-0.5").starts_with("vllm-"), "{}", engine("sglang-0.5"));
 }

@@ -101,54 +101,32 @@ const DEFAULT_RECIPE: Recipe = Recipe {
 const ASYNCHRONOUS_FP8_CACHE: Recipe =
     Recipe { kv_cache: Some(NumberFormat::Fp8), asynchronous: Some(true), ..DEFAULT_RECIPE };
 
+/// `gptoss_fp4_*_trt*.sh`: free_gpu_memory_fraction 0.85; chunked prefill is off by default.
+const TENSORRT_GPT_OSS: Recipe = Recipe {
+    engine: "trtllm",
+    model: "gpt-oss-120b",
+    gpu_memory_utilization: 0.85,
+    max_num_batched_tokens: Tokens::Fixed(20_000),
+    chunked_prefill: false,
+    ..DEFAULT_RECIPE
+};
+
+/// `70b_fp?_*_trt_slurm.sh`.
+const TENSORRT_LLAMA: Recipe = Recipe {
+    engine: "trtllm",
+    kv_cache: Some(NumberFormat::Fp8),
+    max_num_batched_tokens: Tokens::LongestRequest,
+    chunked_prefill: false,
+    ..DEFAULT_RECIPE
+};
+
 /// The first that fits is taken.
 const RECIPES: [Recipe; 11] = [
-    // `gptoss_fp4_*_trt*.sh`: free_gpu_memory_fraction 0.85; chunked prefill is off by default.
-    Recipe {
-        engine: "trtllm",
-        model: "gpt-oss-120b",
-        gpu: "b200",
-        kv_cache: Some(NumberFormat::Fp8),
-        activations: Some(NumberFormat::Fp8),
-        gpu_memory_utilization: 0.85,
-        max_num_batched_tokens: Tokens::Fixed(20_000),
-        chunked_prefill: false,
-        ..DEFAULT_RECIPE
-    },
-    Recipe {
-        engine: "trtllm",
-        model: "gpt-oss-120b",
-        gpu_memory_utilization: 0.85,
-        max_num_batched_tokens: Tokens::Fixed(20_000),
-        chunked_prefill: false,
-        ..DEFAULT_RECIPE
-    },
-    // `70b_fp?_*_trt_slurm.sh`.
-    Recipe {
-        engine: "trtllm",
-        model: "llama-3.3-70b-fp8",
-        gpu: "b200",
-        kv_cache: Some(NumberFormat::Fp8),
-        max_num_batched_tokens: Tokens::Fixed(16_384),
-        chunked_prefill: false,
-        ..DEFAULT_RECIPE
-    },
-    Recipe {
-        engine: "trtllm",
-        model: "llama-3.3-70b-fp8",
-        kv_cache: Some(NumberFormat::Fp8),
-        max_num_batched_tokens: Tokens::LongestRequest,
-        chunked_prefill: false,
-        ..DEFAULT_RECIPE
-    },
-    Recipe {
-        engine: "trtllm",
-        model: "llama-3.3-70b-fp4",
-        kv_cache: Some(NumberFormat::Fp8),
-        max_num_batched_tokens: Tokens::LongestRequest,
-        chunked_prefill: false,
-        ..DEFAULT_RECIPE
-    },
+    Recipe { gpu: "b200", kv_cache: Some(NumberFormat::Fp8), activations: Some(NumberFormat::Fp8), ..TENSORRT_GPT_OSS },
+    TENSORRT_GPT_OSS,
+    Recipe { model: "llama-3.3-70b-fp8", gpu: "b200", max_num_batched_tokens: Tokens::Fixed(16_384), ..TENSORRT_LLAMA },
+    Recipe { model: "llama-3.3-70b-fp8", ..TENSORRT_LLAMA },
+    Recipe { model: "llama-3.3-70b-fp4", ..TENSORRT_LLAMA },
     Recipe { model: "llama-3.3-70b-fp8", ..ASYNCHRONOUS_FP8_CACHE },
     Recipe { model: "llama-3.3-70b-fp4", ..ASYNCHRONOUS_FP8_CACHE },
     // VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1; on Hopper Marlin kernels with bf16 inputs.
